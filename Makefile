@@ -36,10 +36,10 @@ demo: jars ## Feed a week of real flights, run the whole path through Dagster, p
 demo-kafka: jars ## The same from a Kafka broker into a Postgres, both started for it on this machine
 	@$(BIN)/tidemark demo --kafka
 
-test: jars archive ## Run all tests but those that take minutes each, on all cores, or in WORKERS processes; CI does the same
+test: jars archive ## Run all tests but the long ones, on all cores, or in WORKERS processes; CI does the same for each change
 	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not long'
 
-test-all: jars archive ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide
+test-all: jars archive ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide; CI does so each night
 	@$(PARALLEL)
 
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,11 +96,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "kafka" in getattr(item, "fixturenames", ()):
             # A broker is a JVM of its own, and those that talk to it wait for it most of their time.
             item.add_marker("processes")
+    _leave_out_but_one(items)
     if config.getoption("--without-spark"):
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
     # Without workers, tests run in the order of their files.
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
+
+
+def _leave_out_but_one(items: list[pytest.Item]) -> None:
+    """Of a sampled test, all cases but one are marked `long`; another one is drawn each time."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for test, of_test in cases.items():
+        # Tests of a file draw alike, so that their cases share the fixtures of one parameter.
+        chosen = int(seeds.draws("sampled", test.partition("::")[0]).random() * len(of_test))
+        for case in of_test[:chosen] + of_test[chosen + 1 :]:
+            case.add_marker("long")
 
 
 def _turn(item: pytest.Item) -> tuple[float, str, int]:

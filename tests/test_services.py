@@ -15,6 +15,7 @@ KAFKA = "tests/streaming/sinks/test_kafka_topic.py::test_a_declared_topic_that_i
 NONE = "tests/journeys/test_ids.py"
 
 
+@pytest.mark.sampled
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("workers", "required", "outcome"), [(["--numprocesses", "1"], "", "1 skipped"), ([], "1", "1 error")]
@@ -44,6 +45,7 @@ def test_a_service_that_does_not_start_is_told_in_the_summary_or_fails_its_tests
     assert "3 passed" in said.splitlines()[-1], "pytest's own summary is the last line"
 
 
+@pytest.mark.long
 def test_a_seed_that_is_none_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import tests.support.seeds"],

@@ -82,6 +82,7 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
     assert [finding.holds and finding.checked > 0 for finding in findings] == [True] * 9
 
 
+@pytest.mark.long
 def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_sees_each_once(
     spark: SparkSession, tmp_path: Path, kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

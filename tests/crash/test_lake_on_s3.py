@@ -96,6 +96,7 @@ def arrive(lake: Lake, name: str, seconds: float) -> None:
     storage.put_whole(f"{PIPELINE.stream.source.location(lake)}/{name}.json", line.encode())
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_lake_on_s3_whose_stream_was_killed_goes_on_and_keeps_every_law(
     session: SparkSession, lake: Lake, died: tuple[Lake, str], bucket_of_lake: Bucket, store: tuple[str, Path]
@@ -190,6 +191,7 @@ drain(spark, Lake(sys.argv[3]), Pipeline(stream, (replace(BY_ID, of=stream),)))
 """
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_session_that_was_started_without_the_client_of_the_store_takes_files_of_it(
     bucket_of_lake: Bucket, tmp_path: Path
@@ -211,6 +213,7 @@ def test_a_session_that_was_started_without_the_client_of_the_store_takes_files_
     assert DeltaTable(str(tmp_path / "lake/sensors/log")).to_pyarrow_table().num_rows == 1
 
 
+@pytest.mark.long
 def test_a_lake_on_a_disk_takes_files_of_the_store(
     session: SparkSession, bucket_of_lake: Bucket, tmp_path: Path
 ) -> None:

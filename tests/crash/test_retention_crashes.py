@@ -162,6 +162,7 @@ def test_every_law_holds_after_a_kill_and_the_next_run_ends_as_if_there_had_been
     assert contents(lake) == kept.after
 
 
+@pytest.mark.long
 def test_a_stream_that_goes_on_after_a_kill_loses_nothing_by_the_run_that_finishes(
     spark: SparkSession, kept: Kept
 ) -> None:

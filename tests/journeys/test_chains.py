@@ -86,6 +86,7 @@ def tidied(lake: Lake, pipeline: Pipeline) -> None:
     maintain(lake, pipeline, retention=nothing, entry_retention=nothing, now=lambda: utc_now() + timedelta(days=1))
 
 
+@pytest.mark.long
 def test_o14_chain_stopped_for_ten_batches_ends_where_one_that_never_stopped_ends(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -128,6 +129,7 @@ def test_o14_chain_stopped_for_ten_batches_ends_where_one_that_never_stopped_end
         assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_what_is_rejected_downstream_has_its_payload_and_comes_back_once_the_rule_is_right(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -181,6 +183,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.long
 def test_every_value_is_handed_on_from_table_to_table_and_from_nobody_else(spark: SparkSession, lake: Lake) -> None:
     lines = [
         f'{{"id":"{number}","at":"2026-01-01T00:00:{place:02}Z",{HOSTILE[place % len(HOSTILE)]}}}'
@@ -225,6 +228,7 @@ def test_every_value_is_handed_on_from_table_to_table_and_from_nobody_else(spark
         assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_a_view_that_was_built_anew_is_refused_by_those_that_follow_it(spark: SparkSession, lake: Lake) -> None:
     chained = following("results", counts, "id string, window_end timestamp, readings bigint", "window_end")
     run(spark, lake, upstream, readings("a@1=20, b@12=5"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Lake, Pipeline, Punctuated, Stream
@@ -52,6 +53,7 @@ def clock_holds(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> bool:
     return next(finding.holds for finding in audit(spark, lake, pipeline) if finding.law == "one clock")
 
 
+@pytest.mark.long
 def test_l6_every_row_moves_a_periodic_clock_and_only_the_trusted_sensor_a_punctuated_one(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -70,6 +72,7 @@ def test_l6_every_row_moves_a_periodic_clock_and_only_the_trusted_sensor_a_punct
     assert [reading.greatest for reading in batches] == [at(100), None, at(90), at(200)]
 
 
+@pytest.mark.long
 def test_l7_with_a_bound_of_10_seconds_a_row_is_late_for_a_short_window_and_in_time_for_a_long_one(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -99,6 +102,7 @@ def test_l7_with_a_bound_of_10_seconds_a_row_is_late_for_a_short_window_and_in_t
     assert [sum(reading.late.values()) for reading in history(lake, bounded_disorder.events)] == [0, 0, 1, 0, 1, 0, 0]
 
 
+@pytest.mark.long
 def test_l9_the_slowest_partition_holds_the_watermark_until_it_is_idle_and_never_moves_it_back(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -147,6 +151,7 @@ def test_l9_the_slowest_partition_holds_the_watermark_until_it_is_idle_and_never
     assert clock_holds(spark, lake, pipeline)
 
 
+@pytest.mark.long
 def test_the_last_windows_of_a_silent_source_close_from_exactly_heartbeat_after_on(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -219,6 +224,7 @@ def test_s14_the_last_windows_of_a_burst_are_out_soon_and_the_next_burst_a_day_l
     assert tuples(late_pairs(read_log(spark, lake, stream), view)) == []
 
 
+@pytest.mark.long
 def test_a_delay_raised_in_mid_stream_loses_nothing_doubles_nothing_and_takes_no_stamp_back(
     spark: SparkSession, lake: Lake
 ) -> None:

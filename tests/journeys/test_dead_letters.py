@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming import log
@@ -41,6 +42,7 @@ def test_d2_every_row_is_valid_or_rejected_never_both_never_neither(spark: Spark
     assert rows.where("(_day is null) = (_rejected is null)").count() == 0
 
 
+@pytest.mark.long
 def test_d3_the_parser_sends_good_records_to_one_sink_and_bad_ones_with_their_text_to_another(
     spark: SparkSession, lake: Lake
 ) -> None:

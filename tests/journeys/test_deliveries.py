@@ -53,6 +53,7 @@ def averages(readings: list[dict[str, Any]]) -> list[tuple[str, float]]:
     return [(at(second + 1).isoformat().replace("+00:00", "Z"), round(mean, 6)) for second, mean in enumerate(means)]
 
 
+@pytest.mark.long
 def test_x7_a_map_that_fails_again_and_again_leaves_no_gap_and_files_without_duplicates(
     spark: SparkSession, lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

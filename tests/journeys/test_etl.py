@@ -130,6 +130,7 @@ def test_e19_event_time_is_text_with_an_offset_and_any_other_text_is_rejected(sp
     assert tuples(rejected) == [(text, 1) for text in sorted(texts[2:])]
 
 
+@pytest.mark.long
 def test_e20_an_order_is_normalised_and_comes_once_and_a_copy_or_a_bad_one_does_not_vanish(
     spark: SparkSession, lake: Lake
 ) -> None:

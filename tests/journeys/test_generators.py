@@ -49,6 +49,7 @@ def test_s1_wall_clock_sensors_are_ten_a_task_and_each_takes_a_step_before_every
     assert [(due - dues[0]).total_seconds() for due in dues[::10]] == [0, 0.1, 0.2]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_s2_replayable_sensors_are_the_same_thousand_rows_after_a_kill_at_row_400(
     spark: SparkSession, tmp_path: Path
@@ -84,6 +85,7 @@ def test_s3_smoke_is_high_where_the_draw_is_above_four_fifths() -> None:
     assert abs(levels.count("HIGH") / len(levels) - 0.2119) < 0.01
 
 
+@pytest.mark.long
 def test_s6_integers_begin_with_one_and_a_flood_of_them_comes_in_bounded_batches(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -58,6 +58,7 @@ def in_order(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[int]:
     return [row["value"] for row in rows.collect()]
 
 
+@pytest.mark.long
 def test_history_comes_first_then_the_topic_and_late_history_is_told_of(
     spark: SparkSession, lake: Lake, kafka: Broker
 ) -> None:
@@ -96,6 +97,7 @@ def test_history_comes_first_then_the_topic_and_late_history_is_told_of(
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_killed_at_any_point_of_the_switch_every_row_comes_once_and_a_fork_goes_on(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def test_j3_tokens_of_two_systems_make_sixteen_pairs_whatever_came_out_of_order(
     assert tuples(stamps, "_watermark", "_at") == [(of(48)[0], of(48)[0])]
 
 
+@pytest.mark.long
 def test_j8_clicks_count_for_their_campaign_and_those_on_unknown_ads_wait_for_one(
     spark: SparkSession, joined: Lake
 ) -> None:
@@ -134,6 +135,7 @@ def test_j8_clicks_count_for_their_campaign_and_those_on_unknown_ads_wait_for_on
     assert [finding for finding in audit(spark, joined, clicks.pipeline) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_j9_temperatures_that_were_asked_for_meet_the_events_of_their_city_and_their_mean_follows(
     spark: SparkSession, lake: Lake
 ) -> None:

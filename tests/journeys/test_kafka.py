@@ -47,6 +47,7 @@ def broken(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[str]:
     return [str(finding) for finding in audit(spark, lake, pipeline) if finding.broken]
 
 
+@pytest.mark.long
 def test_s8_all_topics_of_a_pattern_bring_every_value_once_with_its_origin(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -115,6 +116,7 @@ def test_s9_a_group_that_has_committed_nothing_reads_later_records_only(
     assert values(spark, lake, pipeline) == [2]
 
 
+@pytest.mark.long
 def test_s10_a_timestamp_begins_at_the_first_record_of_then_or_later_and_else_waits_for_new_ones(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -133,6 +135,7 @@ def test_s10_a_timestamp_begins_at_the_first_record_of_then_or_later_and_else_wa
     assert values(spark, lake, from_21) == [4]
 
 
+@pytest.mark.long
 def test_s11_a_rewind_without_the_old_state_reads_what_the_log_lacks_and_counts_nothing_twice(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -159,6 +162,7 @@ def test_s11_a_rewind_without_the_old_state_reads_what_the_log_lacks_and_counts_
     assert broken(spark, lake, normal) == []
 
 
+@pytest.mark.long
 def test_s12_a_partition_and_a_topic_that_are_added_bring_all_their_rows(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -179,6 +183,7 @@ def test_s12_a_partition_and_a_topic_that_are_added_bring_all_their_rows(
     assert values(spark, lake, pipeline) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_s13_six_partitions_that_move_apart_make_no_late_row_and_an_idle_one_holds_nothing_up(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

@@ -75,6 +75,7 @@ def test_rows_come_and_go_over_tls_and_no_secret_is_printed_kept_or_logged(
     assert caplog.text and SECRET not in caplog.text
 
 
+@pytest.mark.long
 def test_a_broker_that_is_not_trusted_and_a_password_that_is_not_right_are_told_with_what_to_do(
     spark: SparkSession,
     lake: Lake,

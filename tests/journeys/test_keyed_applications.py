@@ -94,6 +94,7 @@ PIECES = (
 DRAWN = ("a@0=0.5, b@1=600, a@2=600, a@3=7", "b@2=0.5, a@4=0.25, c@6=1", "a@15=3, b@7=501, a@1=9", "c@13=2, c@14=2")
 
 
+@pytest.mark.long
 def test_what_pieces_of_the_library_keep_is_what_they_find_on_spark(spark: SparkSession, lake: Lake) -> None:
     pipeline = Pipeline(readings, PIECES)
     run(spark, lake, pipeline, *map(payloads, DRAWN[:2]))

@@ -24,6 +24,7 @@ ARCHIVE = Path(__file__).parents[1] / "support" / "lakes" / "before_steps" / "st
 both = Pipeline(kept, (by_ten, visits))
 
 
+@pytest.mark.long
 def test_its_views_are_built_anew_from_its_log_which_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     old, new = unpack(ARCHIVE, tmp_path), Lake(str(tmp_path / "new"))
     healed, _ = heal(old, both)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import log
@@ -23,6 +24,7 @@ from tests.support.runs import read_current, run, tuples
 FIRST = ("id", "window_end", "readings")
 
 
+@pytest.mark.long
 def test_l8_without_delay_slight_disorder_is_late_and_the_profile_suggests_the_delay_that_cures_it(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -42,6 +44,7 @@ def test_l8_without_delay_slight_disorder_is_late_and_the_profile_suggests_the_d
     assert tuples(read_first(spark, lake, patient_counts), *FIRST) == [("a", at(5), 2)]
 
 
+@pytest.mark.long
 def test_l10_a_feed_shifted_by_up_to_seven_seconds_is_split_and_corrected_as_an_oracle_says(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -27,6 +27,7 @@ SAMPLE_RESULTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_o17_the_skeletons_agree_as_stream_and_batch_on_one_machine_and_on_a_cluster(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

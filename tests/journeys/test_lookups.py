@@ -203,6 +203,7 @@ def test_a5_a_slow_key_waits_and_holds_up_no_other(spark: SparkSession, rules: t
     assert all(finding.holds for finding in audit(spark, lake, Pipeline(envelopes, (slow,))))
 
 
+@pytest.mark.long
 def test_r5_one_rule_for_all_ids_loses_only_the_one_that_takes_too_long(
     spark: SparkSession, rules: tuple[Lake, Path]
 ) -> None:
@@ -219,6 +220,7 @@ def test_r5_one_rule_for_all_ids_loses_only_the_one_that_takes_too_long(
         assert not _is_alive(int(notes.read_text()))
 
 
+@pytest.mark.long
 def test_an_enriched_stream_is_followed_by_another(spark: SparkSession, asked: Asked) -> None:
     located = Stream(
         name="located",

@@ -126,6 +126,7 @@ def test_o15_every_verb_of_the_guide_is_a_command() -> None:
     assert len(named) >= len(verbs) - 1 and not set(named) - set(COMMANDS)
 
 
+@pytest.mark.long
 def test_o16_live_equals_one_batch_and_what_a_fork_tries_is_what_a_rebuild_then_switches_to(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -138,6 +139,7 @@ def measure(lake: Lake, lines: Mapping[int, Sequence[int]]) -> None:
             file.writelines(f'{{"at": "{at(second).isoformat()}", "value": {second}}}\n' for second in seconds)
 
 
+@pytest.mark.long
 def test_s5_each_of_six_partitions_has_one_reader_also_when_two_become_three(spark: SparkSession, lake: Lake) -> None:
     measure(lake, {meter: [1, 2] for meter in range(6)})
     run(spark, lake, piped(meters))

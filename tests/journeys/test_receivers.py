@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
+import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.cli.tables import readable
@@ -32,6 +33,7 @@ def reading(city: str, minute: int, temperature: float) -> str:
     return json.dumps({"city_code": city, "ts": at, "temperature": temperature})
 
 
+@pytest.mark.long
 def test_s15_the_cities_of_a_first_stream_are_asked_for_once_on_each_connection(
     spark: SparkSession, lake: Lake
 ) -> None:

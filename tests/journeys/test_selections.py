@@ -131,6 +131,7 @@ def test_e15_lines_with_a_keyword_are_counted_and_spread_over_ten_partitions(spa
     assert (spread.rdd.getNumPartitions(), spread.count()) == (10, 2)
 
 
+@pytest.mark.long
 def test_e16_placement_changes_no_row_and_is_the_same_when_it_is_done_again(spark: SparkSession, etl: Lake) -> None:
     places = {
         side: tuples(output(spark, etl, numbers.placed, side), "n", "place")

@@ -128,6 +128,7 @@ def test_later_rows_wait_for_the_correction_of_their_day_and_no_others_do(story:
     assert [row for row in story.corrected.current if row[0] not in ("edge", "gone")] == others
 
 
+@pytest.mark.long
 def test_the_laws_hold_and_a_drain_without_rows_adds_nothing(spark: SparkSession, story: Story) -> None:
     assert [finding for finding in audit(spark, story.lake, bursts) if not finding.holds] == []
     run(spark, story.lake, bursts)

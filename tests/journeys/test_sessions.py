@@ -94,6 +94,7 @@ def correct_what_is_due(spark: SparkSession, lake: Lake, view: Windowed) -> list
     return days
 
 
+@pytest.mark.long
 def test_current_shows_the_sessions_of_all_rows_whatever_late_rows_do_to_them(spark: SparkSession, lake: Lake) -> None:
     declared, landed = Pipeline(clicks, (sessions,)), []
 
@@ -147,6 +148,7 @@ def repeated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> L
     return lake
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("view", "columns", "first", "corrected"),
     [
@@ -188,6 +190,7 @@ class ByItsEnd(SessionWindow):
     decided_by = "end"  # type: ignore[assignment]
 
 
+@pytest.mark.long
 def test_the_rule_of_other_windows_makes_sessions_depend_on_the_cut_into_batches_and_their_own_does_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def contents(spark: SparkSession, lake: Lake, kept: OldLake) -> dict[str, list[t
     return tables
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
 def test_a_lake_of_an_earlier_release_goes_on_with_other_partitions_as_if_this_one_had_made_it(
     spark: SparkSession, tmp_path: Path, archive: Path

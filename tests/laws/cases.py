@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from tests.laws.readings import VIEWS, timeline
 from tests.laws.strategies import KEYS, Feed, feeds, generated
@@ -43,7 +44,14 @@ def shows(expected: Timeline, view: View) -> bool:
     return has_late and (view.late != "update" or bool(expected.updates(view) and expected.backlog(view)))
 
 
-def _feed(number: int) -> Feed:
+FEEDS = -(-CASES // (len(KEYS) - _KEYS_WITHOUT_A_ROW))
+"""How many feeds hold that many cases."""
+
+
+@cache
+def feed(number: int) -> Feed:
+    """One of the `FEEDS`; it is drawn when a test asks for it, as drawing takes longer than collecting all tests."""
+
     def drawn(again: int) -> Feed:
         # Hypothesis begins with the plainest feed, and then varies what it has drawn: so each has a seed of its own.
         return max(generated(feeds(), 2, "feed", number, again), key=lambda feed: len(set(feed.lines())))
@@ -53,6 +61,3 @@ def _feed(number: int) -> Feed:
         return all(shows(expected, view) for view in VIEWS)
 
     return eventful(drawn, shows_all)
-
-
-FEEDS = [_feed(number) for number in range(-(-CASES // (len(KEYS) - _KEYS_WITHOUT_A_ROW)))]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
 from typing import Any, TypeVar
 
 import hypothesis
@@ -87,8 +88,25 @@ class Feed:
         return [line for files in self.drains for lines in files for line in lines]
 
 
-def times(around: int) -> st.SearchStrategy[int]:
-    """Event times about an instant, within a few windows, many of them next to a window's bound."""
+def _written(at: int, minutes: int, *, short: bool) -> str:
+    local = (EPOCH + timedelta(microseconds=at)).astimezone(timezone(timedelta(minutes=minutes)))
+    text = local.strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f"{at % SECOND:06d}"
+    if short:
+        fraction = fraction.rstrip("0")
+    offset = "Z" if not minutes else f"{'+' if minutes > 0 else '-'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+    return text.rjust(19, "0") + (f".{fraction}" if fraction else "") + offset
+
+
+def written(at: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
+    """An instant as a sender may write it: any offset, no more digits than needed, or all of them."""
+    return st.builds(_written, at, st.sampled_from((0, 0, 0, 120, -330)), short=st.booleans())
+
+
+# Hypothesis looks through a strategy before it draws from it, which takes longer than the drawing.
+@cache
+def times(around: int) -> st.SearchStrategy[str]:
+    """Event times about an instant as written, within a few windows, many of them next to a window's bound."""
     on_bounds = st.builds(
         lambda size, steps, grain: max(LONG_AGO, (around // size + steps) * size + grain),
         st.sampled_from((10 * SECOND, 7 * SECOND)),
@@ -97,26 +115,14 @@ def times(around: int) -> st.SearchStrategy[int]:
     )
     anywhere = st.integers(-25 * SECOND, 8 * SECOND).map(lambda shift: around + shift)
     behind_seven = on_bounds.map(lambda at: at + 3 * SECOND)
-    return st.one_of(on_bounds, anywhere, behind_seven)
+    return written(st.one_of(on_bounds, anywhere, behind_seven))
 
 
-@st.composite
-def written(draw: st.DrawFn, at: int) -> str:
-    """An instant as a sender may write it: any offset, no more digits than needed, or all of them."""
-    minutes = draw(st.sampled_from((0, 0, 0, 120, -330)))
-    local = (EPOCH + timedelta(microseconds=at)).astimezone(timezone(timedelta(minutes=minutes)))
-    text = local.strftime("%Y-%m-%dT%H:%M:%S")
-    fraction = f"{at % SECOND:06d}"
-    if draw(st.booleans()):
-        fraction = fraction.rstrip("0")
-    offset = "Z" if not minutes else f"{'+' if minutes > 0 else '-'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
-    return text.rjust(19, "0") + (f".{fraction}" if fraction else "") + offset
-
-
+@cache
 @st.composite
 def events(draw: st.DrawFn, around: int) -> dict[str, Any]:
     """A good event as its sender's fields; some fields are null, missing or unknown to us."""
-    document: dict[str, Any] = {"at": draw(written(draw(times(around)))), "unit": "C"}
+    document: dict[str, Any] = {"at": draw(times(around)), "unit": "C"}
     key, value = draw(st.sampled_from(KEYS)), draw(VALUES)
     leave_out = draw(st.booleans())
     if key is not None or not leave_out:
@@ -128,34 +134,37 @@ def events(draw: st.DrawFn, around: int) -> dict[str, Any]:
     return document
 
 
+_MISSING: Any = object()
+_SPOILT = st.lists(
+    st.one_of(
+        st.tuples(st.just("at"), st.sampled_from(NOT_TIMES)),
+        st.tuples(st.just("at"), st.sampled_from((_MISSING, None))),
+        st.tuples(st.just("at"), written(st.sampled_from(OUT_OF_TIME))),
+        st.tuples(st.just("value"), st.sampled_from(NOT_VALUES)),
+        st.tuples(st.just("value"), st.sampled_from(IMPLAUSIBLE)),
+        st.tuples(st.just("key"), st.sampled_from(NOT_STRINGS)),
+        st.tuples(st.just("unit"), st.sampled_from((*NOT_STRINGS, "F", "c", "", None, _MISSING))),
+    ),
+    min_size=1,
+    max_size=2,
+)
+"""Fields with what they are spoilt with."""
+
+
+@cache
 @st.composite
 def dirty_events(draw: st.DrawFn, around: int) -> dict[str, Any]:
     """An event with one or two fields spoilt."""
     document = draw(events(around))
-    for defect in draw(st.lists(st.sampled_from(_DEFECTS), min_size=1, max_size=2)):
-        field, spoilt = defect
-        value = draw(st.sampled_from(spoilt))
-        if field == "time":
-            document["at"] = draw(written(value))
-        elif value is _MISSING:
+    for field, value in draw(_SPOILT):
+        if value is _MISSING:
             document.pop(field, None)
         else:
             document[field] = value
     return document
 
 
-_MISSING: Any = object()
-_DEFECTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("at", NOT_TIMES),
-    ("at", (_MISSING, None)),
-    ("time", OUT_OF_TIME),
-    ("value", NOT_VALUES),
-    ("value", IMPLAUSIBLE),
-    ("key", NOT_STRINGS),
-    ("unit", (*NOT_STRINGS, "F", "c", "", None, _MISSING)),
-)
-
-
+@cache
 @st.composite
 def lines(draw: st.DrawFn, around: int = START, dirt: int = 4) -> bytes:
     """A line as it lies in a file; one in `dirt` is spoilt, some of those beyond JSON."""

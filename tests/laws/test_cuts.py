@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streaming import Lake, drain
+from streaming import Lake, Pipeline, drain
 from streaming.declare.operator import STATE
 from streaming.declare.windowed import Windowed
 from streaming.log.batch import Batch
@@ -21,7 +21,7 @@ from streaming.log.files import LogFiles
 from streaming.operators.progress import Progress
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import updates_of
-from tests.laws.cases import CASES, FEEDS
+from tests.laws.cases import CASES, feed
 from tests.laws.readings import VIEWS, pipeline
 from tests.support.feeds import land
 from tests.support.instants import NOW
@@ -31,23 +31,26 @@ from tests.support.seeds import draws
 SEQUENCES = max(2, min(5, CASES // 4), CASES // 40)
 """How often each view is cut at random and killed; every other time rows are folded."""
 
-DECLARED = pipeline(FEEDS[0].files_per_batch, keep_raw=FEEDS[0].keep_raw)
+
+@pytest.fixture(scope="module")
+def declared() -> Pipeline:
+    return pipeline(feed(0).files_per_batch, keep_raw=feed(0).keep_raw)
 
 
 @pytest.fixture(scope="module")
-def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, declared: Pipeline) -> Lake:
     """A log of many batches, followed by every view in as few steps as there are drains."""
     lake = Lake(str(tmp_path_factory.mktemp("cuts") / "lake"))
-    for number, files in enumerate(FEEDS[0].drains):
+    for number, files in enumerate(feed(0).drains):
         for lines in files:
-            land(DECLARED.stream.source.location(lake), lines)
-        drain(spark, lake, DECLARED, end_of_input=number == len(FEEDS[0].drains) - 1, now=lambda: NOW)
+            land(declared.stream.source.location(lake), lines)
+        drain(spark, lake, declared, end_of_input=number == len(feed(0).drains) - 1, now=lambda: NOW)
     return lake
 
 
 @pytest.fixture(params=[view.name for view in VIEWS])
-def view(request: pytest.FixtureRequest) -> Windowed:
-    return DECLARED.view(request.param)
+def view(request: pytest.FixtureRequest, declared: Pipeline) -> Windowed:
+    return declared.view(request.param)
 
 
 def pieces(batches: Sequence[Batch], chance: random.Random) -> list[Sequence[Batch]]:
@@ -66,6 +69,7 @@ def rows(uri: str) -> list[str]:
     )
 
 
+@pytest.mark.sampled
 def test_cuts_do_not_matter(
     spark: SparkSession, logged: Lake, view: Windowed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ def judged(
     return rows, derived, rules, RowValidator(stream)(stream.format.parse(raw), NOW).orderBy("_origin").collect()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number_of_draw", range(3))
 def test_exactly_the_rows_that_an_expression_fails_for_are_rejected_for_it_and_no_row_is_lost(
     spark: SparkSession, number_of_draw: int

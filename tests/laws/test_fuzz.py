@@ -12,6 +12,7 @@ from tests.support.fuzz.case import Tally, try_case
 from tests.support.seeds import draws
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(2))
 def test_a_hostile_row_is_valid_rejected_put_aside_or_paused_for_and_changes_nothing_else(
     spark: SparkSession, number: int

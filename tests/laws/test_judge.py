@@ -30,13 +30,19 @@ ON_THE_BOUND = tuple(
         (b"no leap day", b"2026-02-29T12:00:00Z", b"1"),
     )
 )
-LINES = sorted({*generated(lines(dirt=2), 1500, "lines"), *NOT_JSON, *ON_THE_BOUND})
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession) -> dict[bytes, dict[str, Any]]:
+def every_line() -> list[bytes]:
+    return sorted({*generated(lines(dirt=2), 1500, "lines"), *NOT_JSON, *ON_THE_BOUND})
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, every_line: list[bytes]) -> dict[bytes, dict[str, Any]]:
     """Each line's row, from one Spark job."""
-    raw = spark.createDataFrame([(line, number) for number, line in enumerate(LINES)], "_raw binary, _origin bigint")
+    raw = spark.createDataFrame(
+        [(line, number) for number, line in enumerate(every_line)], "_raw binary, _origin bigint"
+    )
     stream = pipeline().stream
     rows = (
         RowValidator(stream)(stream.format.parse(raw), NOW)
@@ -44,11 +50,11 @@ def judged(spark: SparkSession) -> dict[bytes, dict[str, Any]]:
         .toArrow()
         .to_pylist()
     )
-    return {LINES[row["_origin"]]: row for row in rows}
+    return {every_line[row["_origin"]]: row for row in rows}
 
 
-def test_the_generated_lines_hold_every_verdict_often() -> None:
-    verdicts = [judge(line, micros(NOW)) for line in LINES]
+def test_the_generated_lines_hold_every_verdict_often(every_line: list[bytes]) -> None:
+    verdicts = [judge(line, micros(NOW)) for line in every_line]
     reasons = [reason for verdict in verdicts for reason in verdict.reasons]
     rules = {"json", "event_time", "max_ahead", "value_plausible", "unit_known"}
     types = {f"type: {column}" for column in ("key", "at", "value", "unit")}
@@ -58,13 +64,15 @@ def test_the_generated_lines_hold_every_verdict_often() -> None:
     assert any(verdict.event is not None and verdict.event.at == HORIZON for verdict in verdicts)
 
 
-def test_no_line_gets_lost_in_the_judging(judged: dict[bytes, dict[str, Any]]) -> None:
-    assert set(judged) == set(LINES)
+def test_no_line_gets_lost_in_the_judging(every_line: list[bytes], judged: dict[bytes, dict[str, Any]]) -> None:
+    assert set(judged) == set(every_line)
 
 
-def test_every_line_is_rejected_for_exactly_the_reasons_of_the_oracle(judged: dict[bytes, dict[str, Any]]) -> None:
+def test_every_line_is_rejected_for_exactly_the_reasons_of_the_oracle(
+    every_line: list[bytes], judged: dict[bytes, dict[str, Any]]
+) -> None:
     reasons = {line: reason_labels(row["_rejected"]) for line, row in judged.items()}
-    assert reasons == {line: judge(line, micros(NOW)).reasons for line in LINES}
+    assert reasons == {line: judge(line, micros(NOW)).reasons for line in every_line}
 
 
 def test_every_valid_line_becomes_the_row_it_says_and_every_rejected_one_keeps_its_payload(

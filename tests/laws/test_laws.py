@@ -13,17 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake
-from tests.laws.cases import FEEDS
+from tests.laws.cases import FEEDS, feed
 from tests.laws.oracle import day_of
 from tests.laws.readings import VIEWS
 from tests.laws.running import LogRow, Ran, Tables, run
 from tests.laws.timeline import Row, View
 
 
-@pytest.fixture(scope="module", params=range(len(FEEDS)), ids=lambda number: f"feed{number}")
+@pytest.fixture(scope="module", params=range(FEEDS), ids=lambda number: f"feed{number}")
 def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     lake = Lake(str(tmp_path_factory.mktemp("laws") / "lake"))
-    return run(spark, lake, FEEDS[request.param], again=request.param == 0)
+    return run(spark, lake, feed(request.param), again=request.param == 0)
 
 
 @pytest.fixture(params=VIEWS, ids=lambda view: view.name)

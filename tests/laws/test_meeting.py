@@ -57,6 +57,7 @@ def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: p
     return Ran(of, lake, dict(CALLS))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("of", [inner, left, outer], ids=lambda of: of.kind)
 def test_an_interval_join_tells_each_pair_once_and_who_has_waited_in_vain(
     spark: SparkSession, ran: Ran, of: Joined
@@ -66,6 +67,7 @@ def test_an_interval_join_tells_each_pair_once_and_who_has_waited_in_vain(
         assert found(spark, ran.lake, of, what, "left_n", "right_n") == in_order(expected[what]), what
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("of", [joined, grouped, visits], ids=lambda of: of.name)
 def test_windows_over_two_streams_are_first_of_rows_on_time_and_corrected_of_all(
     spark: SparkSession, ran: Ran, of: TwoSided
@@ -76,14 +78,17 @@ def test_windows_over_two_streams_are_first_of_rows_on_time_and_corrected_of_all
     assert found(spark, ran.lake, of, "current", *columns) == in_order(in_windows(ran.meeting, of, late=True))
 
 
+@pytest.mark.sampled
 def test_a_function_of_two_streams_says_what_one_reader_of_both_would_say(spark: SparkSession, ran: Ran) -> None:
     assert found(spark, ran.lake, said, "current") == in_order(of_both(ran.meeting))
 
 
+@pytest.mark.sampled
 def test_rows_and_timers_see_the_rules_that_their_batch_has_pinned(spark: SparkSession, ran: Ran) -> None:
     assert found(spark, ran.lake, ruled, "current") == in_order(by_rules(ran.meeting))
 
 
+@pytest.mark.sampled
 def test_each_row_is_answered_or_failed_once_and_asked_once_more_at_most_where_the_process_died(
     spark: SparkSession, ran: Ran
 ) -> None:

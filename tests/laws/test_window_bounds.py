@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -45,6 +46,7 @@ def _instants() -> list[int]:
     return sorted({at + grain for at in (*bounds, *marked) for grain in GRAINS} | {YEAR_1, YEAR_9999})
 
 
+@pytest.mark.long
 def test_windows_and_their_lateness_are_the_oracles_to_the_microsecond(spark: SparkSession) -> None:
     at, stamp = F.timestamp_micros("at"), F.timestamp_micros("stamp")
     frame = spark.createDataFrame(

@@ -51,6 +51,7 @@ def test_the_database_has_the_late_flights_after_the_corrections(spark: SparkSes
         assert first["mean_dep_delay"] < current["mean_dep_delay"]
 
 
+@pytest.mark.long
 def test_flights_are_sent_to_a_topic_once_in_the_order_in_which_they_leave(kafka: Broker, tmp_path: Path) -> None:
     topic = f"flights-{tmp_path.name}"
     feed_flights(tmp_path, FIRST_DAY, 2)

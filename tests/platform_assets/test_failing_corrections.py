@@ -87,6 +87,7 @@ CASES: tuple[tuple[Operator, int, set[date]], ...] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("view", "second", "failing"), CASES, ids=[case[0].name for case in CASES])
 def test_the_day_of_such_a_row_is_named_and_all_others_are_corrected(
     spark: SparkSession, lake: Lake, view: Operator, second: int, failing: set[date]
@@ -102,6 +103,7 @@ def test_the_day_of_such_a_row_is_named_and_all_others_are_corrected(
     assert {entry.day for entry in runtime_of(view, lake).plan(spark)} == failing
 
 
+@pytest.mark.long
 def test_other_operators_of_the_same_command_are_corrected_and_the_day_is_named(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ def test_other_operators_of_the_same_command_are_corrected_and_the_day_is_named(
     assert {row[0] for row in read(spark, lake, counts, "corrections", "_day")} == {day(0), day(1), day(2)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("view", "before", "keeps"),
     [

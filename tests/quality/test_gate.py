@@ -148,6 +148,7 @@ def test_a_table_that_cannot_be_read_could_not_run_which_is_not_failed(
     assert [reason.expectation for reason in error.reasons] == ["unique_key", "day_of_window"]
 
 
+@pytest.mark.long
 def test_late_rows_close_it_until_their_day_is_corrected(
     spark: SparkSession, stages: Path, lake: Lake, now: Callable[[], datetime]
 ) -> None:

@@ -23,6 +23,7 @@ def hours(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.long
 def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: DataFrame) -> None:
     suite = Suite(
         (
@@ -99,6 +100,7 @@ def test_a_suite_is_checked_when_declared() -> None:
         Suite(())
 
 
+@pytest.mark.long
 def test_great_expectations_can_be_imported_in_a_spawned_process() -> None:
     """Dagster's run workers are spawned; there the import may end the process with exit code 0."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

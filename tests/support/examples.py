@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-EXAMPLES = max(1_000, 10 * int(os.environ.get("TIDEMARK_LAW_CASES", "20")))
-"""A thousand by default, and 5,000 by `make prove`."""
+EXAMPLES = min(5_000, 50 * int(os.environ.get("TIDEMARK_LAW_CASES", "20")))
+"""A thousand by default, 400 by `make test`, and 5,000 by `make prove`."""
 
 _DATABASE = Path(__file__).parents[2] / ".hypothesis" / "examples"
 

@@ -20,6 +20,7 @@ from tests.support.departures import FIRST
 from tests.support.feeds import land_all
 
 
+@pytest.mark.long
 def test_a_changed_file_breaks_the_law_only_where_contents_are_asked_for(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_changed_file_breaks_the_law_only_where_contents_are_asked_for(
     assert tidemark("audit flights")[0] == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 10)], ids=["removed", "cut off"])
 def test_a_table_that_has_lost_a_file_is_no_defect_of_tidemark_and_the_doctor_is_named(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, damage: Callable[[Path], None]

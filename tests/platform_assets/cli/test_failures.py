@@ -60,6 +60,7 @@ def beat(lake: Lake, value: int) -> None:
     land(beats.stream.source.location(lake), [{"id": "a", "at": at(0).isoformat(), "value": value}])
 
 
+@pytest.mark.long
 def test_a_batch_that_fails_is_a_paragraph_and_its_trace_is_in_the_file_it_names(lake: Lake) -> None:
     land_damaged(Path(beats.stream.source.location(lake)), "0000")
     command = typed(lake, "run", "beats")
@@ -72,6 +73,7 @@ def test_a_batch_that_fails_is_a_paragraph_and_its_trace_is_in_the_file_it_names
     assert "Traceback" in log.read_text() and "at org.apache.spark" in log.read_text()
 
 
+@pytest.mark.long
 def test_ctrl_c_in_a_batch_that_hangs_prints_one_line_and_leaves_no_file(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

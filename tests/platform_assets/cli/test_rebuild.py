@@ -18,6 +18,7 @@ from tests.support.departures import CLOSING, FIRST, LATE_ON_1
 from tests.support.feeds import land_all
 
 
+@pytest.mark.long
 def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
     assert "not declared" not in tidemark("status")[1]
 
 
+@pytest.mark.long
 def test_a_report_that_was_published_is_published_again_from_the_view_that_was_built_anew(
     spark: SparkSession, lake: Lake, tidemark: Tidemark
 ) -> None:

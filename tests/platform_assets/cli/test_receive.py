@@ -33,6 +33,7 @@ def test_a_pipeline_without_receivers_says_how_to_declare_one(tidemark: Tidemark
     assert (code, "has no receiver 'lines'; its receivers: lines_in" in text) == (1, True)
 
 
+@pytest.mark.sampled
 @pytest.mark.processes
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_receiving_in_a_terminal_ends_as_asked_lands_what_came_and_says_what_to_type_next(

@@ -20,6 +20,7 @@ from tests.support.http_server import http_server
 from tests.support.postgres import rows, run
 
 
+@pytest.mark.long
 def test_dead_letters_are_shown_sent_again_and_gone(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def test_audit_lateness_status_and_metrics_are_documents(typed: Typed, lake: Lak
     assert {"name": "tidemark_stream_up", "labels": {"pipeline": "flights"}, "value": 0.0}.items() <= metrics[0].items()
 
 
+@pytest.mark.long
 def test_a_report_is_a_document_whether_its_gate_opens_or_not(
     spark: SparkSession, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

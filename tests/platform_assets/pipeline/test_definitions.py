@@ -178,6 +178,7 @@ def test_ten_pipelines_are_ten_groups_and_no_two_have_an_asset_in_common() -> No
         assert related <= {graph.get(key).group_name}, key
 
 
+@pytest.mark.long
 def test_importing_the_definitions_starts_nothing_and_reads_nothing(tmp_path: Path) -> None:
     script = """
 import sys

@@ -59,6 +59,7 @@ def test_each_delivery_has_checks_that_a_schedule_can_run_at_night() -> None:
     assert platform.resolve_job_def("flights_reconciliation") is not None
 
 
+@pytest.mark.long
 def test_checks_tell_a_changed_row_and_dead_letters_with_their_number(
     spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, postgres: str
 ) -> None:
@@ -89,6 +90,7 @@ def test_checks_tell_a_changed_row_and_dead_letters_with_their_number(
     assert str(after.description).startswith("not as sent: 1 row of ")
 
 
+@pytest.mark.long
 def test_a_drain_tells_what_arrived_and_what_waits(
     spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_drain_tells_what_arrived_and_what_waits(
     assert observed is not None and "is away: ConnectError" in str(observed.metadata["waiting"].value)
 
 
+@pytest.mark.long
 def test_chosen_days_of_a_delivery_are_partitions_that_are_delivered_again_in_one_run(
     spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import dagster as dg
+import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.keys import failed_key
@@ -32,6 +33,7 @@ def readings(*rows: tuple[int, int]) -> list[dict[str, object]]:
     return [{"id": "a", "at": at(second).isoformat(), "value": value} for second, value in rows]
 
 
+@pytest.mark.long
 def test_a_drain_and_a_backfill_bring_on_all_that_they_can_and_name_what_they_cannot(
     spark: SparkSession, lake: Lake, instance: dg.DagsterInstance
 ) -> None:
@@ -67,6 +69,7 @@ def test_a_drain_and_a_backfill_bring_on_all_that_they_can_and_name_what_they_ca
     assert materialized("shares_corrections") == {days[0], days[2]}
 
 
+@pytest.mark.long
 def test_rows_that_a_view_leaves_out_are_an_asset_with_their_number_and_errors(
     spark: SparkSession, lake: Lake, instance: dg.DagsterInstance
 ) -> None:

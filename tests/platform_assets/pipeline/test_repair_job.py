@@ -37,6 +37,7 @@ STRICT = Pipeline(_STRICT_STREAM, (replace(departures_by_origin, of=_STRICT_STRE
 ARRIVAL = datetime(2013, 1, 3, 9, tzinfo=UTC)
 
 
+@pytest.mark.long
 def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row_once(
     platform: dg.Definitions, instance: dg.DagsterInstance, spark: SparkSession, lake: Lake
 ) -> None:

@@ -166,6 +166,7 @@ def test_drain_correct_publish_and_a_second_run_changes_nothing(
     assert [delta.version_of(table) for table in tables] == before
 
 
+@pytest.mark.long
 def test_the_days_asked_for_are_corrected_and_no_others_and_a_range_of_them_is_one_run(
     spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
 ) -> None:
@@ -189,6 +190,7 @@ def test_the_days_asked_for_are_corrected_and_no_others_and_a_range_of_them_is_o
     assert plan(spark, lake, departures_by_origin) == []
 
 
+@pytest.mark.long
 def test_bad_data_fails_the_drain_and_closes_the_report(
     platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
 ) -> None:

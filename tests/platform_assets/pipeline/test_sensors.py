@@ -87,6 +87,7 @@ def asked(answer: dg.RunRequest | dg.SkipReason) -> tuple[str, list[str]]:
     return str(answer.run_key), answer.run_config["ops"]["flights__departures_by_origin_correct"]["config"]["days"]
 
 
+@pytest.mark.long
 def test_each_backlog_is_asked_for_once_with_exactly_its_days(timeline: Timeline) -> None:
     # Before any data, and with nothing but data in time, nobody is asked.
     assert isinstance(timeline.tick(), dg.SkipReason)
@@ -112,6 +113,7 @@ def test_each_backlog_is_asked_for_once_with_exactly_its_days(timeline: Timeline
     assert renewed != key
 
 
+@pytest.mark.long
 def test_late_data_that_dagster_did_not_see_are_planned_by_the_run(timeline: Timeline) -> None:
     timeline.arrive(FIRST, CLOSING, LATE_ON_1, seen_by_dagster=False)
     assert asked(timeline.tick())[1] == []
@@ -170,6 +172,7 @@ def test_what_lands_is_left_to_whoever_holds_the_pipeline(instance: dg.DagsterIn
     assert isinstance(answer, dg.SkipReason) and "flights is held by" in str(answer.skip_message)
 
 
+@pytest.mark.long
 def test_the_hourly_corrections_start_nothing_where_nothing_waits(timeline: Timeline) -> None:
     def hour() -> dg.RunRequest | dg.SkipReason:
         return next_corrections(timeline.instance, timeline.lake, pipeline)
@@ -189,6 +192,7 @@ def test_the_hourly_corrections_start_nothing_where_nothing_waits(timeline: Time
     assert isinstance(hour(), dg.RunRequest)
 
 
+@pytest.mark.long
 def test_the_report_follows_once_nothing_waits_for_a_correction(timeline: Timeline) -> None:
     timeline.arrive(FIRST, CLOSING)
     quiet = timeline.plan_and_correct()

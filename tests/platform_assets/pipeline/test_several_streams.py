@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import dagster as dg
+import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.pipeline.builder import pipeline_definitions
@@ -29,6 +30,7 @@ house = Pipeline(
 )
 
 
+@pytest.mark.long
 def test_each_stream_and_each_operator_is_an_asset_and_one_drain_brings_them_up_to_date(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -77,6 +77,7 @@ def told(instance: dg.DagsterInstance, table: str) -> dict[str, Any]:
     return {name: value.value for name, value in event.asset_materialization.metadata.items()}
 
 
+@pytest.mark.long
 def test_joins_are_behind_both_logs_corrected_by_day_and_reported_once_nothing_late_waits(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -73,6 +73,7 @@ def order(order_id: str, amount: float) -> dict[str, object]:
     return {"order_id": order_id, "ordered_at": "2025-12-01T09:00:00Z", "amount": amount}
 
 
+@pytest.mark.long
 def test_a_report_is_made_of_one_version_of_its_dimension_and_says_which(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, [order("a", 10.5), order("b", 4.5)], end_of_input=True)
     put(lake, "order_id,shop\na,Nauen\nb,NA\n")

@@ -50,6 +50,7 @@ CLOSING = [flight("EWR", "02T12:00", 0)]
 LATE = [flight("EWR", "01T10:40", 180), flight("JFK", "01T15:00", 60, carrier="B6")]  # the second: a window of its own
 
 
+@pytest.mark.long
 def test_first_and_current_stand_side_by_side_weighted_by_the_flights_that_left(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -87,6 +88,7 @@ def test_first_and_current_stand_side_by_side_weighted_by_the_flights_that_left(
     )
 
 
+@pytest.mark.long
 def test_a_finished_day_that_lacks_an_origin_blocks_and_is_named(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, [flight("EWR", "01T10:00", 1), flight("JFK", "01T10:00", 1)], CLOSING)
 

@@ -52,6 +52,7 @@ def published(lake: Lake) -> tuple[int, list[dict[str, object]], bytes]:
     return table.version(), table.to_pyarrow_table().to_pylist(), csv
 
 
+@pytest.mark.long
 def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, ORDERS, end_of_input=True)
 
@@ -85,6 +86,7 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
     assert published(lake) == (0, rows, csv)
 
 
+@pytest.mark.long
 def test_sections_are_published_together_or_not_at_all(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

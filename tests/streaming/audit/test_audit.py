@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -108,6 +109,7 @@ def test_audit_holds_on_an_honest_lake_and_names_each_law_that_a_damaged_one_bre
     assert ("idempotence", "count_by_sensor") in broken(spark, lake)
 
 
+@pytest.mark.long
 def test_windows_that_never_closed_and_a_batch_that_the_log_lost_are_told_of(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, readings("a@1, a@16"), readings("a@26"), readings("a@36"))
     assert broken(spark, lake) == set()
@@ -121,6 +123,7 @@ def test_windows_that_never_closed_and_a_batch_that_the_log_lost_are_told_of(spa
     assert ("conservation", "readings") in broken(spark, lake)
 
 
+@pytest.mark.long
 def test_a_stream_that_goes_on_during_the_audit_breaks_no_law_of_it(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, readings("a@1, a@9, a@16"), readings("a@8, a@26"))
     correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
@@ -139,6 +142,7 @@ def test_a_stream_that_goes_on_during_the_audit_breaks_no_law_of_it(spark: Spark
     assert [finding for finding in findings(spark, lake) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_windows_that_are_closed_and_not_yet_published_break_no_law(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, readings("a@1, a@16"), readings("a@26"))
     # Ended after its ingestion, a process leaves a view behind the log; corrections go by the log.
@@ -164,6 +168,7 @@ def _tags_of(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"of_row": rows["tags"]})
 
 
+@pytest.mark.long
 def test_results_with_maps_are_compared_and_a_damaged_one_is_found(spark: SparkSession, lake: Lake) -> None:
     tagged = Stream(
         "tagged",

@@ -38,6 +38,7 @@ def contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Finding:
     return last
 
 
+@pytest.mark.long
 def test_a_changed_row_of_a_database_is_found(spark: SparkSession, lake: Lake, postgres: str) -> None:
     """The table has types of its own, refuses one row, and the newest batch ends in the middle of one of the log."""
     run(postgres, "create table r (id varchar(3), value numeric(6, 1), at timestamptz)")
@@ -55,6 +56,7 @@ def test_a_changed_row_of_a_database_is_found(spark: SparkSession, lake: Lake, p
     assert finding.advice.startswith("not as sent: 1 row of 127.0.0.1/")
 
 
+@pytest.mark.long
 def test_of_a_key_the_newest_row_counts_and_the_changed_key_is_named(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
@@ -84,6 +86,7 @@ def test_a_consumer_of_what_is_current_holds_what_is_current(spark: SparkSession
     assert contents(spark, lake, delivery).broken == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [JsonLines, CsvFiles, ParquetFiles])
 def test_a_changed_file_is_found_by_its_folder(kind: type[FileTarget], spark: SparkSession, lake: Lake) -> None:
     delivery = Delivery("out", readings, kind("out", by="hour"), select=("id", "value", "at"), batch=2)
@@ -115,6 +118,7 @@ def test_a_changed_object_is_found_and_of_a_new_generation_only_its_own_are_read
     assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
 
 
+@pytest.mark.long
 def test_a_record_of_a_topic_that_came_twice_is_found_and_those_of_others_are_passed_over(
     spark: SparkSession, lake: Lake, kafka: Broker
 ) -> None:
@@ -138,6 +142,7 @@ def test_a_record_of_a_topic_that_came_twice_is_found_and_those_of_others_are_pa
     assert "the target cannot be read back" in contents(spark, lake, delivery).compared
 
 
+@pytest.mark.long
 def test_a_consumer_of_a_topic_of_what_is_current_holds_what_is_current(
     spark: SparkSession, lake: Lake, kafka: Broker
 ) -> None:

@@ -97,6 +97,7 @@ def corrected(spark: SparkSession, lake: Lake) -> Lake:
     return lake
 
 
+@pytest.mark.long
 def test_results_of_every_kind_are_counted_again_and_what_came_past_the_engine_is_found(
     spark: SparkSession, corrected: Lake
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_fault_of_the_engine_itself_is_found_though_its_own_laws_hold(
     }
 
 
+@pytest.mark.long
 def test_doubles_added_in_another_order_break_no_law_and_a_digit_beyond_that_does(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake
@@ -31,6 +32,7 @@ def some_batch(chance: random.Random, until: float) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.long
 def test_a_consumer_that_applies_all_changes_holds_what_is_current_at_any_quiet_moment(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

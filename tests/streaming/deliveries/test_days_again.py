@@ -50,6 +50,7 @@ def table(connection: str) -> dict[str, int]:
 WHOLE = {"a": 12, "b": 1, "c": 2, "d": 5, "e": 5, "f": 10, "g": 11}
 
 
+@pytest.mark.long
 def test_a_damaged_day_comes_right_and_other_days_and_newer_rows_stay_as_they_are(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
@@ -93,6 +94,7 @@ INTERRUPTED = {
 """In the order in which one request meets them: each attempt goes on where the one before it ended."""
 
 
+@pytest.mark.long
 def test_a_process_that_dies_anywhere_within_days_goes_on_where_it_was(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_process_that_dies_anywhere_within_days_goes_on_where_it_was(
     assert rows(postgres, "select batch from tidemark_progress")[0][0] == before + 4, "eight rows, two in a batch"
 
 
+@pytest.mark.long
 def test_results_of_a_day_or_of_all_are_told_again_with_a_new_revision_and_what_vanished_is_deleted_again(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
@@ -149,6 +152,7 @@ def test_results_of_a_day_or_of_all_are_told_again_with_a_new_revision_and_what_
     assert [row[:2] for row in everything] == [("b", 1), ("a", 7)], "everything again is also what vanished"
 
 
+@pytest.mark.long
 def test_a_row_that_is_refused_again_keeps_its_place_and_what_is_dead_already_stays_so(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_row_that_is_refused_again_keeps_its_place_and_what_is_dead_already_st
     assert (table(postgres), courier.runtime.dead_letters.count()) == (WHOLE, 0)
 
 
+@pytest.mark.long
 def test_beside_the_process_that_runs_the_pipeline_days_are_asked_for_and_delivered_by_that_one(
     spark: SparkSession, lake: Lake, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +213,7 @@ def test_where_rows_would_be_there_twice_days_are_refused_with_what_can_be_done(
         check_repeatable(delivery)
 
 
+@pytest.mark.long
 def test_a_day_without_rows_and_a_delivery_that_is_paused_are_refused(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

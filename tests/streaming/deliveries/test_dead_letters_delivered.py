@@ -51,6 +51,7 @@ def told(lake: Lake) -> list[tuple[Any, ...]]:
     return [(json.loads(letter["payload"])["value"], letter["attempt"]) for letter in letters]
 
 
+@pytest.mark.long
 def test_d7_what_a_sink_refuses_goes_to_the_dead_letter_topic_with_error_attempt_and_origin(
     spark: SparkSession, lake: Lake, kafka: Broker, server: HttpServer, topic: str
 ) -> None:
@@ -74,6 +75,7 @@ def test_d7_what_a_sink_refuses_goes_to_the_dead_letter_topic_with_error_attempt
     assert [finding.broken for finding in audit_delivery(spark, lake, failures)] == [0, 0]
 
 
+@pytest.mark.long
 def test_only_those_of_batches_that_are_done_are_told_and_each_attempt_once(
     spark: SparkSession, lake: Lake, server: HttpServer
 ) -> None:
@@ -131,6 +133,7 @@ def test_dead_letters_of_a_delivery_that_begins_anew_go_on(spark: SparkSession, 
     assert (letters.deliver(), told(lake)) == (1, [(1, 1), (1, 1)])
 
 
+@pytest.mark.long
 def test_a_topic_that_has_lost_its_progress_is_refused_with_what_to_do(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

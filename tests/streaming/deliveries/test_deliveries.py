@@ -47,6 +47,7 @@ def values(lake: Lake) -> list[list[int]]:
     return [[row["value"] for row in rows] for rows in delivered(lake)]
 
 
+@pytest.mark.long
 def test_valid_rows_arrive_in_the_order_of_the_log_whatever_the_size_of_a_batch(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -62,6 +63,7 @@ def test_valid_rows_arrive_in_the_order_of_the_log_whatever_the_size_of_a_batch(
     assert (standing.delivered, standing.rows, standing.dead, standing.behind) == (2, 7, 0, 0)
 
 
+@pytest.mark.long
 def test_rejected_and_late_rows_first_results_and_late_pairs_are_delivered_as_well(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -87,6 +89,7 @@ def test_rejected_and_late_rows_first_results_and_late_pairs_are_delivered_as_we
     assert [(row["total"], row["window_end"]) for row in first[3:]] == [(20, at(20).isoformat().replace("+00:00", "Z"))]
 
 
+@pytest.mark.long
 def test_x1_full_batches_go_at_once_and_the_rest_by_timer(spark: SparkSession, lake: Lake, server: HttpServer) -> None:
     """700, 700 and 1100 rows come, then silence: 1000, 1000, and 500 once they have waited for five seconds."""
     post = Delivery("post", readings, Rest(server.url), select=("value",))
@@ -131,6 +134,7 @@ def test_x2_the_rest_is_flushed_at_the_end_of_input(spark: SparkSession, lake: L
     assert [sum(row["value"] for row in posted.rows) for posted in server.posted] == [6, 15, 7]
 
 
+@pytest.mark.long
 def test_a_target_that_is_away_fails_no_drain_and_the_next_one_goes_on(
     spark: SparkSession, lake: Lake, server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +205,7 @@ def test_a_process_that_slept_while_another_delivered_is_refused(spark: SparkSes
     assert values(lake) == [[1]]
 
 
+@pytest.mark.long
 def test_dead_letters_keep_payload_error_place_and_attempt_and_arrive_once_after_a_fix(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
@@ -287,6 +292,7 @@ def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: Spar
     assert [(finding.checked, finding.broken) for finding in findings] == [(2, 0), (5, 0)]
 
 
+@pytest.mark.long
 def test_a_view_that_was_built_anew_is_refused_until_it_is_said_what_is_meant(spark: SparkSession, lake: Lake) -> None:
     first = Delivery("results", by_id, OUT, select=("total",))
     ingested(spark, lake, [reading("a", 1, 10), reading("a", 18, 20)])

@@ -99,6 +99,7 @@ class Told(Consumer):
         return [sorted(changes[revision], key=str) for revision in sorted(changes)]
 
 
+@pytest.mark.long
 def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_late(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

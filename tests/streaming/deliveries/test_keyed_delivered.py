@@ -36,6 +36,7 @@ def arrived(lake: Lake, folder: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.long
 def test_each_output_arrives_once_in_the_order_of_steps_and_times(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, payloads("a@1=2, a@2=-1, b@3=13"))
     assert arrived(lake, "results") == [{"id": "a", "temperature": 2.0}]

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Joined, Json, JsonLines, Lake, Pipeline, Postgres, Stream, drain
@@ -41,6 +42,7 @@ def broken(spark: SparkSession, lake: Lake, delivery: Delivery) -> list[int]:
     return [finding.broken for finding in reconcile(spark, lake, delivery)]
 
 
+@pytest.mark.long
 def test_a_row_that_select_cannot_compute_is_a_dead_letter_and_arrives_after_a_fix(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_row_that_where_cannot_judge_is_a_dead_letter_and_keeps_its_place_in_a
     assert [finding.broken for finding in audit_delivery(spark, lake, few)] == [0, 0]
 
 
+@pytest.mark.long
 def test_a_current_result_that_cannot_be_computed_is_a_dead_letter_until_it_is_another(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

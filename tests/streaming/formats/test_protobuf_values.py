@@ -318,6 +318,7 @@ def framed(schema: str, url_of: Any, declared: str, payload: bytes) -> Decoded:
     return read
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("theirs", "ours", "payload", "value", "reason"),
     [

@@ -181,6 +181,7 @@ def file(origin: Any) -> str | None:
     return None if origin is None else origin["path"].rpartition("/")[2]
 
 
+@pytest.mark.long
 def test_pairs_and_windows_of_two_streams_that_fail_have_no_results_first_or_corrected(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -226,6 +227,7 @@ def test_pairs_and_windows_of_two_streams_that_fail_have_no_results_first_or_cor
     assert {(1, 3), (20, 21)} <= set(read(spark, lake, stays, "current", "l", "r"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", [joined, met, totals], ids=lambda of: of.name)
 def test_one_that_has_paused_goes_on_with_what_fails_aside_and_cannot_go_back_unless_it_is_rebuilt(
     spark: SparkSession, lake: Lake, of: Joined | WindowJoined | CoGrouped

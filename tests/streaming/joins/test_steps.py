@@ -155,6 +155,7 @@ def test_rows_that_may_still_find_a_partner_wait(logged: Lake) -> None:
     assert log.count_since(at(0) - timedelta(days=1), newest, late=False) == in_time
 
 
+@pytest.mark.long
 def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
     spark: SparkSession, logged: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +202,7 @@ def test_a_stream_joins_itself_and_rows_that_came_late_may_be_left_out(spark: Sp
     assert all(finding.holds for finding in audit(spark, logged, of_both(itself, in_time)))
 
 
+@pytest.mark.long
 def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in_it_was_late(
     spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +270,7 @@ def test_what_is_missing_in_a_table_is_seen_by_the_audit(spark: SparkSession, co
     assert broken == {("cuts", "both"), ("first result", "both_unmatched"), ("convergence", "both")}
 
 
+@pytest.mark.long
 def test_a_process_that_was_away_is_refused_and_changed_bounds_are_built_anew(
     spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +307,7 @@ def number_pairs(key: Any, row: Any) -> None:
     key.emit(number=key.met)
 
 
+@pytest.mark.long
 def test_joins_chain_to_three_streams_and_functions_and_are_delivered_once(spark: SparkSession, copied: Lake) -> None:
     third = replace(left, name="third_rows", source=Files("landing/third_rows"))
     followed = Stream(

@@ -178,6 +178,7 @@ def test_first_results_are_of_the_rows_on_time_by_their_own_clock(spark: SparkSe
         assert first and first != expected(of, late=True), "some rows are late"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("of", "kills"), [(outer, (1, 2)), (sessions, (2, 3, 4))], ids=["outer", "sessions"])
 def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tables(
     spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: TwoSided, kills: tuple[int]
@@ -205,6 +206,7 @@ def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, t
         steps._publish(None, before, before, NOW)
 
 
+@pytest.mark.long
 def test_late_rows_of_either_side_are_corrected_by_day_and_current_then(spark: SparkSession, logged: Lake) -> None:
     late = tuples(runtime_of(outer, logged).readable["late"](spark), "_side", "left.v", "right.v")
     assert {side for side, *_ in late} == {"left", "right"}
@@ -224,6 +226,7 @@ def equal(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> 
         yield {"rows": len(left)}
 
 
+@pytest.mark.long
 def test_a_silent_side_holds_what_depends_on_its_clock_and_no_more(spark: SparkSession, lake: Lake) -> None:
     even = CoGrouped("even", ours, theirs, ON, Tumbling("5 seconds"), "rows bigint", equal)
     alone = Windowed("alone", ours, Tumbling("5 seconds"), {"rows": agg.count()}, by=("k",))

@@ -44,6 +44,7 @@ def test_any_interleaving_of_two_logs_and_any_cut_gives_what_one_reader_of_both_
 VERSIONS = st.none() | st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=2)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("order", ["arrival", "event"])
 @many
 @given(batches=st.lists(st.tuples(VERSIONS, BATCH), max_size=6), steps=st.lists(st.integers(0, 5)))

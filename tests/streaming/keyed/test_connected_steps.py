@@ -151,6 +151,7 @@ def test_two_streams_in_one_function_are_followed_in_one_commit_that_says_how_fa
     assert text.startswith(", ".join(f"batch {number} of {number} of {name}" for name, number in heads.items()))
 
 
+@pytest.mark.long
 def test_a_rebuild_with_newer_rules_present_gives_what_was_published(
     spark: SparkSession, ruled: Lake, tmp_path: Path
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_rebuild_with_newer_rules_present_gives_what_was_published(
     )
 
 
+@pytest.mark.long
 def test_a_function_that_is_added_later_sees_the_first_rules_in_all_that_came_before(
     spark: SparkSession, ruled: Lake, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_function_that_is_added_later_sees_the_first_rules_in_all_that_came_be
     assert broken.keys() >= {"scored", "jumps_since_reset"} and not any(broken.values())
 
 
+@pytest.mark.long
 def test_steps_over_two_logs_that_are_killed_between_any_two_commits_leave_the_tables_of_one_that_was_not(
     spark: SparkSession, ruled: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_what_is_corrected_is_the_function_over_all_rows_so_far(spark: SparkSess
     assert runtime_of(calm, first_corrected).plan(spark) == []
 
 
+@pytest.mark.long
 def test_a_correction_that_is_killed_between_two_commits_is_made_whole_by_the_next(
     spark: SparkSession, gone_on: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_correction_that_is_killed_between_two_commits_is_made_whole_by_the_ne
     assert held.holds() == told_of(spark, lake)
 
 
+@pytest.mark.long
 def test_what_is_built_anew_is_corrected_at_once_and_an_earlier_batch_has_its_own_corrections(
     spark: SparkSession, gone_on: Lake
 ) -> None:
@@ -174,6 +176,7 @@ by_rule = replace(ruled, order="event", idle="3 seconds")
 CONNECTED = Pipeline(name="connected", streams=(lefts, rights, controls), operators=(both, by_rule))
 
 
+@pytest.mark.long
 def test_late_rows_of_two_streams_and_with_rules_come_in_their_place(spark: SparkSession, lake: Lake) -> None:
     def rows(*of: tuple[str, int, int]) -> list[dict[str, Any]]:
         return [{"id": key, "at": at(when), "n": value} for key, when, value in of]

@@ -183,6 +183,7 @@ BATCHES = st.lists(
 STEPS = st.lists(st.integers(0, 5))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("idle", [False, True], ids=["kept", "idle"])
 @pytest.mark.parametrize("order", ["arrival", "event"])
 @many

@@ -238,6 +238,7 @@ def test_a_migrate_that_raises_changes_nothing(spark: SparkSession, left: Lake, 
     assert tables(lake, sorted_out) == before
 
 
+@pytest.mark.long
 def test_state_behind_its_results_is_not_migrated_before_the_step_is_ended(
     spark: SparkSession, left: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ PUBLISHED = [
 ]
 
 
+@pytest.mark.long
 def test_a_pinned_table_is_read_as_it_was_with_each_batch_also_when_its_old_versions_are_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:

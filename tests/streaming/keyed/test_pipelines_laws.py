@@ -145,6 +145,7 @@ def test_a_pipeline_that_was_cut_and_killed_anywhere_leaves_what_the_oracle_says
     assert entries == _in_order(expected(ran.of.batches, order, idle))
 
 
+@pytest.mark.sampled
 def test_what_is_current_after_corrections_is_the_function_over_all_rows(spark: SparkSession, ran: Ran) -> None:
     correct(spark, ran.lake, told, lambda: NOW)
     batches = [[Row(*row) for row in batch] for batch in ran.of.batches]

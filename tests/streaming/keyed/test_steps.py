@@ -98,6 +98,7 @@ def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lak
     return lake
 
 
+@pytest.mark.long
 def test_steps_that_are_killed_between_any_two_commits_leave_the_tables_of_one_step_that_was_not(
     spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_k6_k11_k12_k13_k14_k17_k18_w15_w16_on_spark(spark: SparkSession, applie
     assert {tuple(row[name] for name in keyed.by) for row in state} == set(played.state)
 
 
+@pytest.mark.long
 def test_an_end_of_input_with_nothing_pending_does_not_move_the_clock(
     spark: SparkSession, logged: Lake, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ def test_a_function_that_raises_on_a_worker_stops_its_step_with_the_reason_and_n
     assert not any(tables(lake, strict).values())
 
 
+@pytest.mark.long
 def test_a_changed_version_is_refused_until_it_is_built_anew_and_a_changed_text_only_warns(
     spark: SparkSession, logged: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +232,7 @@ def gone_on(spark: SparkSession, logged: Lake, tmp_path_factory: pytest.TempPath
     return lake
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("change", [as_an_older_release_left_it, in_one_file, in_many_buckets])
 def test_however_the_state_lies_in_files_a_function_goes_on_as_if_nothing_had_happened_to_it(
     spark: SparkSession,
@@ -247,6 +251,7 @@ def test_however_the_state_lies_in_files_a_function_goes_on_as_if_nothing_had_ha
     assert tables(lake, sorted_out) == tables(gone_on, sorted_out)
 
 
+@pytest.mark.long
 def test_a_step_writes_only_the_buckets_anew_that_have_rows_or_timers_that_are_due(
     spark: SparkSession, gone_on: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def had(spark: SparkSession, lake: Lake, delay: str) -> tuple[Pipeline, dict[str
     return pipeline, {view.name: late_pairs(log, view).count() for view in pipeline.views}
 
 
+@pytest.mark.long
 def test_a_delay_has_the_late_pairs_that_were_foretold(spark: SparkSession, lake: Lake) -> None:
     pipeline, really = had(spark, lake, "2 seconds")
     profiles = {view.name: profile(spark, lake, view, delays=["12 seconds"]) for view in pipeline.views}

@@ -142,6 +142,7 @@ def test_a_missing_landing_folder_is_an_error_and_an_empty_one_is_not(spark: Spa
     assert run(spark, lake, pipeline, readings("a@1")).queries["log"].rows == 1
 
 
+@pytest.mark.long
 def test_a_file_that_vanishes_while_it_is_read_stops_the_run_until_it_is_back_and_then_nothing_is_lost(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

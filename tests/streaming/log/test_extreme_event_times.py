@@ -93,6 +93,7 @@ def test_event_times_that_no_window_can_carry_are_dead_letters_and_stop_nothing(
     assert [finding for finding in audit(spark, lake, visits_pipeline) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_event_times_that_were_valid_in_an_older_log_stop_neither_corrections_of_other_days_nor_the_audit(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_names_of_unknown_fields_take_little_room_in_the_commit(ran: tuple[Lake,
     assert batch.unknown and all(len(name) <= 103 and name.isprintable() for name in batch.unknown)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [

@@ -29,6 +29,7 @@ from tests.support.runs import read_current, run, tuples
 PROJECT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_second_process_on_the_same_checkpoint_is_refused_until_the_first_one_is_dead(
     spark: SparkSession, lake: Lake
@@ -56,6 +57,7 @@ def test_a_second_process_on_the_same_checkpoint_is_refused_until_the_first_one_
     assert run(spark, lake, pipeline).queries["log"].rows == 1
 
 
+@pytest.mark.long
 def test_a_checkpoint_deleted_while_the_log_has_rows_is_refused_and_a_view_comes_back_from_the_log(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

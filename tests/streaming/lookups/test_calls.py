@@ -144,6 +144,7 @@ def processes() -> Iterator[Calls]:
         yield calls
 
 
+@pytest.mark.long
 def test_a_process_outlives_an_error_and_not_its_own_end(processes: Calls) -> None:
     whats = ("pid", "raises", "pid", "exits", "pid")
     asked = [Question(n, ("what",), (what,), f"key {n}") for n, what in enumerate(whats)]

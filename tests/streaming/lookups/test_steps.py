@@ -88,6 +88,7 @@ def rows(spark: SparkSession, lake: Lake, *columns: str, of: Enriched = asked, s
     return [tuple(row) for row in runtime_of(of, lake).readable[side](spark).select(*columns).collect()]
 
 
+@pytest.mark.long
 def test_steps_that_are_killed_between_any_commits_write_each_row_once_and_ask_once_more_at_most(
     spark: SparkSession, logged: Lake, tmp_path: Path
 ) -> None:

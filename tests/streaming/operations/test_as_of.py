@@ -73,6 +73,7 @@ def everything(spark: SparkSession, lake: Lake) -> dict[tuple[str, str], list[tu
     return {**rows, ("log", ""): tuples(read_log(spark, lake, readings), "_batch", "timestamp")}
 
 
+@pytest.mark.long
 def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -17,6 +17,7 @@ from tests.support.pipelines.beats import by_id, pipeline
 STAGES = (Stage(PARSE, 0.03, 9e-6), Stage(JUDGE, 0.01, 1e-6), Stage("by_id", 0.06, 0.0))
 
 
+@pytest.mark.long
 def test_every_stage_of_a_pipeline_is_measured_and_its_lake_is_left_alone(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def costs_of_a_tick(lake: Lake, batches: int, commits_read: Callable[[Callable[[
         return costs | {"late data, counted": commits_read(lambda: waiting(instance, lake, count_by_sensor))}
 
 
+@pytest.mark.long
 def test_the_cost_of_a_tick_does_not_grow_with_the_history(
     lake: Lake, commits_read: Callable[[Callable[[], Any]], int]
 ) -> None:

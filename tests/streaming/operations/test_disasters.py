@@ -61,6 +61,7 @@ def shown(spark: SparkSession, lake: Lake) -> dict[tuple[str, str], list[tuple[A
     }
 
 
+@pytest.mark.long
 def test_whatever_derived_tables_are_lost_a_rebuild_makes_them_again_from_the_log(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -80,6 +81,7 @@ def test_whatever_derived_tables_are_lost_a_rebuild_makes_them_again_from_the_lo
     assert [finding for finding in audit(spark, lake, derived) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_postgres_that_is_ahead_of_a_restored_lake_is_refused_and_then_has_every_row_once(
     spark: SparkSession, tmp_path: Path, postgres: str
 ) -> None:

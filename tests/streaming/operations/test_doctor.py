@@ -71,6 +71,7 @@ def test_nothing_is_found_in_a_lake_that_is_sound(lake: Lake) -> None:
     assert examine(lake, pipeline) == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_named_and_healing_makes_nothing_worse(lake: Lake, name: str) -> None:
     kind, damage, follows = DAMAGES[name]

@@ -123,6 +123,7 @@ def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     return lake, foretold, erase(spark, lake, pipeline, ADA, now=lambda: NOW)
 
 
+@pytest.mark.long
 def test_what_is_left_is_what_a_lake_has_that_the_person_never_came_to(
     spark: SparkSession, erased: tuple[Lake, Any, Any], tmp_path: Path
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_proof_names_what_was_removed_and_the_record_names_nobody(erased: tu
     assert sorted(bytes(row["_raw"]) for row in log if row["_rejected"])[0] == b"adamant noise"
 
 
+@pytest.mark.long
 def test_targets_of_what_is_current_are_told_and_no_version_of_old_can_be_read(
     spark: SparkSession, erased: tuple[Lake, Any, Any]
 ) -> None:
@@ -206,6 +208,7 @@ def test_targets_of_what_is_current_are_told_and_no_version_of_old_can_be_read(
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_numbers_of_several_people_can_be_kept_and_the_audit_knows(spark: SparkSession, lake: Lake) -> None:
     kept = Pipeline(readings, (everybody, totals))
     for drawn in BATCHES:

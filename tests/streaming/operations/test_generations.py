@@ -96,6 +96,7 @@ def put_beside(lake: Lake, fresh: Lake, view: Windowed) -> None:
     make_ready(lake, view)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", REBUILT)
 def test_a_switch_that_is_killed_anywhere_shows_either_generation_whole_and_is_finished_by_the_next_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -135,6 +136,7 @@ def test_a_switch_that_is_killed_anywhere_shows_either_generation_whole_and_is_f
     assert switched and kills > 3
 
 
+@pytest.mark.long
 def test_a_view_is_rebuilt_while_its_pipeline_runs_and_read_as_before_until_it_is_put_in_place(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_view_is_rebuilt_while_its_pipeline_runs_and_read_as_before_until_it_i
     assert not continuous._run.paused
 
 
+@pytest.mark.long
 def test_a_process_with_the_old_declaration_puts_the_new_view_in_place_and_asks_to_be_restarted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -221,6 +224,7 @@ def test_a_correction_of_the_old_generation_is_not_written_into_the_new_one(spar
     assert current(spark, lake, halves)[0] == ("a", at(0), at(5), 2)
 
 
+@pytest.mark.long
 def test_a_table_that_comes_later_is_of_the_views_generation(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline_of(count_by_sensor), FIRST, SECOND)
     rebuild(spark, lake, pipeline_of(count_by_sensor), count_by_sensor, now=lambda: NOW)
@@ -234,6 +238,7 @@ def test_a_table_that_comes_later_is_of_the_views_generation(spark: SparkSession
     assert generation_of(delta.open_table(lake.corrections(count_by_sensor))) == 2
 
 
+@pytest.mark.long
 def test_a_rebuild_that_was_killed_goes_on_and_one_of_an_older_declaration_begins_anew(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

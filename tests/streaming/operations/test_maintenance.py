@@ -60,6 +60,7 @@ def everything(spark: SparkSession, lake: Lake) -> list[list[tuple[Any, ...]]]:
     return [tuples(log.read_log(spark, lake, stream)), tuples(read_current(spark, lake, counts))]
 
 
+@pytest.mark.long
 def test_a_lake_without_a_past_goes_on_and_every_law_holds(spark: SparkSession, lake: Lake) -> None:
     run(
         spark,
@@ -96,6 +97,7 @@ def test_a_lake_without_a_past_goes_on_and_every_law_holds(spark: SparkSession, 
     assert log.read_batches(lake, stream) == after and log.head(lake, stream) == after[0]
 
 
+@pytest.mark.long
 def test_a_view_that_is_behind_needs_rows_and_no_old_version(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +129,7 @@ class CompactedAfterEachBatch:
         self.compactions += sum(entry.files_after < entry.files_before for entry in done.values())
 
 
+@pytest.mark.long
 def test_a_pipeline_runs_on_while_its_tables_are_compacted(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, kept, readings("a@1"))
     land_all(lake, stream, readings("a@12, b@19"), readings("a@26"), readings("a@3, b@41"))

@@ -65,6 +65,7 @@ def everything_below(lake: Lake) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path(lake.root).rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_view_is_rebuilt(
     spark: SparkSession, lake: Lake
 ) -> None:

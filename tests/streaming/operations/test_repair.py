@@ -138,6 +138,7 @@ def test_a_preview_tells_of_results_that_are_maps(spark: SparkSession, rejecting
     assert changes[1].before == {"ids": [[("b", 4)]]} and changes[1].after == {"ids": [[("b", None)], [("b", 4)]]}
 
 
+@pytest.mark.long
 def test_d8_repaired_rows_and_an_added_column_take_the_ordinary_road_through_views_and_corrections(
     spark: SparkSession, rejecting: Lake
 ) -> None:

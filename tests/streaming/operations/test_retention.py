@@ -184,22 +184,26 @@ def scenario(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
     return Scenario(lake, whole, waiting, pinned, dropped(spark, lake))
 
 
+@pytest.mark.long
 def test_days_go_once_nothing_needs_them(scenario: Scenario) -> None:
     # What comes now is of the fourth day or later, and windows of the day before may still get rows.
     assert scenario.done.before == day(2) and (scenario.done.days, scenario.done.rows) == (2, 9)
     assert "view 'hours' may still need rows from 2026-01-03 on" in scenario.done.keeps
 
 
+@pytest.mark.long
 def test_a_day_that_waits_for_its_correction_stays_and_so_does_what_it_needs(scenario: Scenario) -> None:
     # The visit of a@2:2 began the day before, when the one before it had just ended.
     assert (scenario.waiting.before, scenario.waiting.rows) == (None, 0)
     assert scenario.waiting.keeps == "view 'visits' waits for the correction of 2026-01-02"
 
 
+@pytest.mark.long
 def test_what_a_savepoint_pins_stays(scenario: Scenario) -> None:
     assert scenario.pinned.rows == 0 and scenario.pinned.keeps == "savepoint 'kept' keeps them"
 
 
+@pytest.mark.long
 def test_all_that_was_published_stays_and_the_kept_days_are_as_before(spark: SparkSession, scenario: Scenario) -> None:
     shown = published(spark, scenario.lake, pipeline)
     assert shown == published(spark, scenario.whole, pipeline)
@@ -211,6 +215,7 @@ def test_all_that_was_published_stays_and_the_kept_days_are_as_before(spark: Spa
     assert rejected(read_log(spark, scenario.lake, readings)).count() == 0
 
 
+@pytest.mark.long
 def test_the_audit_holds_and_says_from_where_on_laws_are_checked(spark: SparkSession, scenario: Scenario) -> None:
     findings = list(audit(spark, scenario.lake, pipeline))
     assert [finding for finding in findings if not finding.holds] == []
@@ -226,6 +231,7 @@ def test_the_audit_holds_and_says_from_where_on_laws_are_checked(spark: SparkSes
     assert (kept.kept_from, kept.dropped_before, kept.rows) == (day(3), day(2), 9)
 
 
+@pytest.mark.long
 def test_an_audit_finds_what_is_lost_besides(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     shutil.copytree(scenario.lake.root, lake.root)
@@ -235,6 +241,7 @@ def test_an_audit_finds_what_is_lost_besides(spark: SparkSession, scenario: Scen
     assert any(law.startswith("conservation readings") for law in broken(spark, lake, pipeline))
 
 
+@pytest.mark.long
 def test_nothing_published_is_computed_of_what_is_left(spark: SparkSession, scenario: Scenario) -> None:
     lake = scenario.lake
     with pytest.raises(ViewError, match="rows of days before 2026-01-03 were dropped"):
@@ -246,6 +253,7 @@ def test_nothing_published_is_computed_of_what_is_left(spark: SparkSession, scen
     assert published(spark, lake, pipeline) == published(spark, scenario.whole, pipeline)
 
 
+@pytest.mark.long
 def test_a_lake_is_read_as_of_batches_that_had_all_rows_of_what_is_dropped(
     spark: SparkSession, scenario: Scenario
 ) -> None:
@@ -275,6 +283,7 @@ def going_on(scenario: Scenario, tmp_path: Path) -> Iterator[Scenario]:
     shutil.copytree(before, scenario.lake.root)
 
 
+@pytest.mark.long
 def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going_on: Scenario) -> None:
     lake, whole = going_on.lake, going_on.whole
     wide = Windowed("wide", readings, Sliding("3 days", "1 day"), {"readings": agg.count()})
@@ -294,6 +303,7 @@ def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going
     assert (kept.before, kept.rows) == (day(2), 0) and "view 'visits'" in kept.keeps
 
 
+@pytest.mark.long
 def test_where_nothing_can_go_no_session_is_started(scenario: Scenario) -> None:
     (kept,) = drop_days(_no_session, scenario.lake, pipeline)
     assert (kept.before, kept.days, kept.rows) == (day(2), 0, 0)

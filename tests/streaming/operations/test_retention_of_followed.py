@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import (
@@ -67,6 +68,7 @@ def broken(spark: SparkSession, lake: Lake, *pipelines: Pipeline) -> list[str]:
     return [str(finding) for of in pipelines for finding in audit(spark, lake, of) if not finding.holds]
 
 
+@pytest.mark.long
 def test_days_that_another_stream_has_taken_go_and_those_that_it_has_not_stay(spark: SparkSession, lake: Lake) -> None:
     came(spark, lake, [("a", 0), ("b", 3)], [("c", 5)], [("d", 6)])
     assert dropped(spark, lake) == (None, 0, "stream 'copied' has not followed it yet")

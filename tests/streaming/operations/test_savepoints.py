@@ -104,6 +104,7 @@ def lake(original: Lake, tmp_path: Path) -> Lake:
     return copied
 
 
+@pytest.mark.long
 def test_o2_restored_into_new_tables_it_is_at_five_goes_on_to_ten_and_leaves_the_original_alone(
     spark: SparkSession, original: Lake, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_delivery_of_a_restored_lake_waits_until_it_is_told_what_is_meant(
     assert exported(second) == exported(original)[5:]
 
 
+@pytest.mark.long
 def test_a_restore_puts_tables_back_as_a_new_generation_and_steps_on_over_all_that_came_since(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -34,6 +34,7 @@ tally = Tally("tally", (rooms, yards))
 house = Pipeline(name="house", streams=(rooms, yards), operators=(count_by_sensor, by_yard, tally))
 
 
+@pytest.mark.long
 def test_two_streams_and_two_kinds_of_operator_run_are_audited_maintained_and_rebuilt_together(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -75,6 +75,7 @@ def ids(spark: SparkSession, lake: Lake, of: Selected) -> dict[str, str]:
     return {json.loads(row)["id"]: error for row, error in read(spark, lake, of, "failed", "row", "error")}
 
 
+@pytest.mark.long
 def test_rows_that_cannot_be_computed_go_aside_once_and_change_nothing_else_however_the_log_is_cut(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -105,6 +106,7 @@ def test_rows_that_cannot_be_computed_go_aside_once_and_change_nothing_else_howe
         drain(spark, lake, replace(pipeline, operators=(replace(plain, on_error="pause"), called)), now=lambda: NOW)
 
 
+@pytest.mark.long
 def test_a_selection_that_pauses_for_a_row_goes_on_once_such_rows_are_declared_to_go_aside(
     spark: SparkSession, lake: Lake
 ) -> None:

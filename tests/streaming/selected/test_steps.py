@@ -135,6 +135,7 @@ def test_a_function_may_make_several_rows_of_one_with_the_place_it_came_from(spa
     ]
 
 
+@pytest.mark.long
 def test_steps_that_are_cut_and_killed_anywhere_leave_the_tables_of_one_that_was_not(
     spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

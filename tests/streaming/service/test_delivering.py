@@ -186,6 +186,7 @@ def test_a_full_disk_is_waited_for_and_no_row_is_lost_or_there_twice(
         assert statuses[-1].queries["files"].waiting is None
 
 
+@pytest.mark.long
 def test_a_table_that_is_dropped_or_altered_is_waited_for_and_once_it_is_back_each_row_is_there_once(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

@@ -87,6 +87,7 @@ def paused_live(spark: SparkSession, lake: Lake, of: Pipeline) -> str:
     return str(statuses[-1].queries["shares"].paused)
 
 
+@pytest.mark.long
 def test_a_step_that_fails_pauses_its_operator_alone_and_is_told_by_its_first_batch(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_step_that_fails_pauses_its_operator_alone_and_is_told_by_its_first_ba
     assert read(spark, lake, best, "state", "_timers") == [({},)]
 
 
+@pytest.mark.long
 def test_updates_that_fail_are_named_by_the_first_batch_that_has_none_yet(spark: SparkSession, lake: Lake) -> None:
     updated = replace(pipeline, operators=(replace(shares, late="update", allowed_lateness="1 hour"),))
     land(lake, (0, 1), (30, 1))

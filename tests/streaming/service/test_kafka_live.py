@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import Event
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Kafka, Lake
@@ -19,6 +20,7 @@ from tests.support.topics import event, piped, values
 TOPIC = "live"
 
 
+@pytest.mark.long
 def test_rows_and_partitions_that_come_while_it_runs_are_taken_and_a_broker_that_dies_is_waited_for(
     spark: SparkSession, lake: Lake, kafka: Broker
 ) -> None:

@@ -23,6 +23,7 @@ from tidemark.pytest_plugin import JVM_OPTIONS
 ROWS = 2_000
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_o18_every_line_names_pipeline_run_and_batch_and_none_is_of_a_record(
     lake: Lake, monkeypatch: pytest.MonkeyPatch

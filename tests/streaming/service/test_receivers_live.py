@@ -20,6 +20,7 @@ from tests.support.servers import line_server
 pytestmark = pytest.mark.processes
 
 
+@pytest.mark.long
 def test_s16_lines_of_a_socket_are_in_the_log_once_though_every_process_is_killed_after_landing(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

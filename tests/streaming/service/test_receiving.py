@@ -178,6 +178,7 @@ def numbers(lake: Lake) -> list[int]:
     return [json.loads(row)["n"] for row in landed_rows(lake)]
 
 
+@pytest.mark.long
 def test_a_polled_api_is_taken_once_through_errors_and_restarts(lake: Lake) -> None:
     api = Events(5)
     with polled_server(api) as server:
@@ -192,6 +193,7 @@ def test_a_polled_api_is_taken_once_through_errors_and_restarts(lake: Lake) -> N
     assert numbers(lake) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_polled_api_is_taken_once_though_the_receiver_is_killed_again_and_again(lake: Lake) -> None:
     api = Events(0)
@@ -283,6 +285,7 @@ def test_a_queue_keeps_what_is_not_landed_and_gives_it_again(lake: Lake) -> None
     assert Acknowledged.queue == []
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_receiver_that_is_killed_leaves_hidden_files_only_and_the_next_one_lands_their_rows(
     lake: Lake,

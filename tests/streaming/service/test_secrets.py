@@ -34,6 +34,7 @@ def command_lines() -> list[str]:
     return lines
 
 
+@pytest.mark.long
 def test_no_process_list_log_or_table_has_a_secret_of_a_running_pipeline(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

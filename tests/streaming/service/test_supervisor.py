@@ -99,6 +99,7 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
     assert ingested(lake) == feeder.landed
 
 
+@pytest.mark.long
 def test_o13_a_pipeline_that_is_flooded_gets_stuck_and_is_killed_holds_up_no_other(lake: Lake, tmp_path: Path) -> None:
     """Each pipeline is a process of its own: a hundred thousand rows at once and a step that waits are one's alone."""
     gate = tmp_path / "gate"

@@ -66,6 +66,7 @@ def names_only(*names: str) -> list[dict[str, Any]]:
     return [{"name": name} for name in names]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("transactional", [True, False])
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_a_topic_keeps_the_contract_of_targets(
@@ -221,6 +222,7 @@ def test_a_process_that_slept_between_two_batches_cannot_deliver_any_more(kafka:
     assert names(received(kafka, topic)) == ["0"]
 
 
+@pytest.mark.long
 def test_x9_a_broker_that_is_killed_in_mid_batch_loses_and_doubles_nothing(kafka: Broker, topic: str) -> None:
     kafka.create(topic, 2)
     sink = sink_of(to(kafka, topic, key=("name",)))

@@ -39,6 +39,7 @@ def numbers(batches: Batches) -> list[int]:
     return [json.loads(payload)["n"] for number in sorted(batches) for payload, _ in batches[number]]
 
 
+@pytest.mark.long
 def test_a_planned_batch_is_the_same_again_and_each_row_comes_once_until_the_end(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_planned_batch_is_the_same_again_and_each_row_comes_once_until_the_end
     assert numbers(longer.read_on()) == [10, 11]
 
 
+@pytest.mark.long
 def test_s4_resettable_counter_goes_on_behind_the_last_row_that_was_committed(spark: SparkSession, lake: Lake) -> None:
     reader = Reader(spark, lake, Generator(counter, rows=5))
     committed = reader.read_on()

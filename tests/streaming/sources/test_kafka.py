@@ -118,6 +118,7 @@ def test_a_server_where_nobody_answers_and_a_topic_that_is_not_there_are_named(
         run(spark, lake, piped(Kafka(kafka.servers, f"{topic}x")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1, 9], ids=["with fewer rows", "filled past where the stream was"])
 def test_a_topic_that_was_created_again_is_refused_until_the_stream_begins_anew(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str, rows: int
@@ -143,6 +144,7 @@ def test_a_topic_that_was_created_again_is_refused_until_the_stream_begins_anew(
     assert findings(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_a_topic_of_a_pattern_that_is_deleted_is_refused_until_the_stream_begins_anew(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -182,6 +184,7 @@ def test_offsets_that_are_declared_begin_their_partitions_and_those_that_no_part
     assert values(spark, lake, pipeline) == [2, 3, 4]
 
 
+@pytest.mark.long
 def test_rows_that_went_before_they_were_read_are_refused_by_their_offsets_and_skipped_only_as_declared(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -206,6 +209,7 @@ def test_rows_that_went_before_they_were_read_are_refused_by_their_offsets_and_s
     assert f"{topic}-0 offsets 2 to 3" in warning(lake, pipeline), "it stays known"
 
 
+@pytest.mark.long
 def test_rows_of_aborted_transactions_are_none_and_only_what_is_no_marker_is_a_gap(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -222,6 +226,7 @@ def test_rows_of_aborted_transactions_are_none_and_only_what_is_no_marker_is_a_g
     assert values(spark, lake, every) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_what_compaction_took_is_counted_as_gaps_and_shown(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -249,6 +254,7 @@ def test_what_compaction_took_is_counted_as_gaps_and_shown(
     assert findings(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_values_and_keys_may_be_null_or_long_and_compressed_in_any_way(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -293,6 +299,7 @@ def test_record_times_of_a_clock_that_is_wrong_are_rejected_ahead_and_late_behin
     assert {rows[number]["_watermark"] for number in (3, 4)} == {at(3_600).replace(tzinfo=None)}
 
 
+@pytest.mark.long
 def test_an_older_copy_of_the_checkpoint_is_refused_and_without_it_nothing_is_lost(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -315,6 +322,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_without_it_nothing_is_lo
     assert values(spark, lake, pipeline) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_a_process_that_died_between_the_commits_of_log_and_checkpoint_adds_nothing_twice(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -349,6 +357,7 @@ def test_a_topic_that_the_user_may_not_read_is_refused_with_the_right_that_is_mi
     assert values(spark, lake, pipeline) == [1]
 
 
+@pytest.mark.long
 def test_no_secret_is_in_what_is_printed_kept_or_said(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +381,7 @@ def test_no_secret_is_in_what_is_printed_kept_or_said(
         assert "not " + PASSWORD not in str(raised.value)
 
 
+@pytest.mark.long
 def test_a_broker_that_was_away_is_waited_for_and_nothing_is_lost(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str, impatient: None
 ) -> None:
@@ -388,6 +398,7 @@ def test_a_broker_that_was_away_is_waited_for_and_nothing_is_lost(
     assert values(spark, lake, pipeline) == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_records_without_a_time_that_an_instant_can_have_are_read_and_their_time_is_null(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

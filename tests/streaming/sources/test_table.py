@@ -155,6 +155,7 @@ def tidied(uri: str) -> None:
     table.create_checkpoint()
 
 
+@pytest.mark.long
 def test_a_log_that_was_compacted_and_cleaned_while_nobody_followed_is_read_to_the_last_row(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_log_that_was_compacted_and_cleaned_while_nobody_followed_is_read_to_t
     assert reader.read_on() == {}
 
 
+@pytest.mark.long
 def test_a_delta_table_that_is_compacted_brings_no_row_twice(spark: SparkSession, lake: Lake) -> None:
     case = VersionsCase(lake)
     reader = Reader(spark, lake, case.source)
@@ -184,6 +186,7 @@ def test_a_delta_table_that_is_compacted_brings_no_row_twice(spark: SparkSession
     assert case.source.backlog(lake, reader.checkpoint)(reader.memory).items == 0
 
 
+@pytest.mark.long
 def test_a_delta_table_is_followed_from_all_that_is_there_at_the_first_start(spark: SparkSession, lake: Lake) -> None:
     case = VersionsCase(lake)
     for payload in (b"a", b"b", b"c"):
@@ -197,6 +200,7 @@ def test_a_delta_table_is_followed_from_all_that_is_there_at_the_first_start(spa
     assert values({1: again[1]}) == ["d"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["delete", "overwrite"])
 def test_a_delta_table_that_lost_rows_is_refused_with_the_version(spark: SparkSession, lake: Lake, change: str) -> None:
     case = VersionsCase(lake)
@@ -245,6 +249,7 @@ def test_a_table_that_is_replaced_while_a_batch_of_it_is_read_is_not_appended(sp
         taken.remember(taken.rows, {})
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_was_moved_away_repeats_nothing(spark: SparkSession, lake: Lake) -> None:
     case = LogCase(lake)
     reader = Reader(spark, lake, case.source)
@@ -255,6 +260,7 @@ def test_a_checkpoint_that_was_moved_away_repeats_nothing(spark: SparkSession, l
     assert values(reader.read_on()) == ["c"]
 
 
+@pytest.mark.long
 def test_every_type_of_a_column_arrives_as_the_json_format_reads_it(spark: SparkSession, lake: Lake) -> None:
     declared = (
         "i bigint, d double, f float, s string, m decimal(38, 18), t timestamp, day date, flag boolean, "

@@ -177,6 +177,7 @@ def test_a_jvm_that_does_not_start_is_an_error_and_what_it_said_is_there(conf_fo
         assert "Multiple garbage collectors" in output.read()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_the_jvm_ends_with_the_process_that_started_it_however_that_ends_and_ignores_ctrl_c() -> None:
     starts = "from streaming.spark.launch import launch; print(launch({}).proc.pid, flush=True); input()"
@@ -196,6 +197,7 @@ def test_the_jvm_ends_with_the_process_that_started_it_however_that_ends_and_ign
         until(lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, "the end of the JVM", 60)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_threads_that_start_jvms_at_once_reach_each_its_own() -> None:
     done = subprocess.run(
@@ -209,6 +211,7 @@ def test_threads_that_start_jvms_at_once_reach_each_its_own() -> None:
     assert done.stdout == "True 3\n", done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_pipeline_runs_on_java_25_also_where_it_lacks_the_module_that_the_scripts_ask_for(tmp_path: Path) -> None:
     with starting("Java 25"):

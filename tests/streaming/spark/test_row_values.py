@@ -30,6 +30,7 @@ FAILS_FOR = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("sql", "fails_for"), FAILS_FOR.items())
 def test_the_rows_that_make_an_aggregate_fail_are_those_of_which_what_it_takes_cannot_be_computed(
     spark: SparkSession, sql: str, fails_for: set[int]

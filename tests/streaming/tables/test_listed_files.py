@@ -51,6 +51,7 @@ def table(spark: SparkSession, lake: Lake) -> str:
     return uri
 
 
+@pytest.mark.long
 def test_the_rows_are_those_of_sparks_own_reader(spark: SparkSession, table: str) -> None:
     newest = delta.version_of(table)
     assert newest is not None and newest >= 5

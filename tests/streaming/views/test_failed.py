@@ -134,6 +134,7 @@ def failed(spark: SparkSession, lake: Lake, view: Windowed) -> set[tuple[str, in
     return {(json.loads(row)["id"], int((when - T0).total_seconds())) for row, when in told}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folded", [False, True], ids=["read", "folded"])
 def test_rows_that_cannot_be_computed_are_told_of_and_change_no_result_first_or_corrected(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, folded: bool
@@ -201,6 +202,7 @@ def test_a_failed_row_is_told_with_its_error_its_values_and_where_it_came_from(s
     assert [row["_batch"] for row in runtime_of(sums, as_of).readable["failed"](spark).collect()] == [0, 0]
 
 
+@pytest.mark.long
 def test_a_view_that_pauses_for_a_row_goes_on_once_such_rows_are_declared_to_go_aside_and_can_be_rebuilt(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -239,6 +241,7 @@ totals = Windowed(
 )
 
 
+@pytest.mark.long
 def test_a_window_for_which_the_function_fails_has_no_result_and_is_told_of(spark: SparkSession, lake: Lake) -> None:
     called = Pipeline(readings, (totals,))
     run(

@@ -34,6 +34,7 @@ def expected(size: int, slide: int) -> Counter[tuple[str, int]]:
     return Counter({(key, end): number for (key, end), number in counts.items() if end <= closed})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("gathered_from", [1, 1_000])
 @pytest.mark.parametrize("folded_from", [1, 1_000_000])
 @pytest.mark.parametrize(("size", "slide"), [(10, 2), (7, 2), (2, 5), (10, 10)])

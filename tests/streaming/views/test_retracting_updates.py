@@ -45,6 +45,7 @@ def test_a_result_that_a_late_row_takes_away_is_gone_at_once(spark: SparkSession
     assert tuples(read_current(spark, lake, view), "id", "readings") == [("b", 2)]
 
 
+@pytest.mark.long
 def test_the_audit_holds_on_results_that_were_taken_away(spark: SparkSession, lake: Lake) -> None:
     findings = list(audit(spark, lake, PIPELINE))
     assert [finding for finding in findings if not finding.holds] == []

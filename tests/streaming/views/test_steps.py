@@ -165,6 +165,7 @@ def from_the_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return lake
 
 
+@pytest.mark.long
 def test_a_backlog_followed_batch_by_batch_gives_the_same(
     spark: SparkSession, lake: Lake, from_the_start: Lake, one_batch_a_step: None
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_backlog_followed_batch_by_batch_gives_the_same(
     assert steps == dict.fromkeys(steps, len(EARLIER) + len(LATER))
 
 
+@pytest.mark.long
 def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_start(
     spark: SparkSession, lake: Lake, from_the_start: Lake
 ) -> None:
@@ -193,6 +195,7 @@ def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_star
     assert [finding for finding in audit(spark, lake, everything) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_first_results_that_were_deleted_come_back_whatever_state_there_is(
     spark: SparkSession, lake: Lake, from_the_start: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +231,7 @@ def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_wit
     assert at_home == {name: expected[name] for name in ("/visits/sessions", "/visits/sessions_state")}
 
 
+@pytest.mark.long
 def test_a_log_without_statistics_is_read_as_one_that_has_them(
     spark: SparkSession, lake: Lake, from_the_start: Lake, one_batch_a_step: None
 ) -> None:

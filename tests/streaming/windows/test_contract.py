@@ -23,6 +23,7 @@ INSTANTS = [T0 + number * 7 * HOUR for number in range(-8, 9)] + [T0, T0 - timed
 DAYS = [T0.date(), T0.date() - timedelta(days=1)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "window",
     [

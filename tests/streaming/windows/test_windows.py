@@ -345,6 +345,7 @@ def test_the_end_of_input_closes_a_window_that_ends_between_two_milliseconds(spa
     assert tuples(read_first(spark, lake, view), "id", "window_end", "readings") == [("a", at(1) + US, 1)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("declare", "advice"),
     [

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations import kept_days, planned_drop
+from streaming.operations import planned_drop, retained_days
 
 
 class RetentionDocument(BaseModel):
@@ -33,7 +33,7 @@ class RetentionDocument(BaseModel):
     def all_of(cls, lake: Lake, pipeline: Pipeline, others: Iterable[Pipeline]) -> Iterator[RetentionDocument]:
         """One for each such log of a pipeline; `others` may follow it."""
         others = [*others]
-        for kept in kept_days(lake, pipeline):
+        for kept in retained_days(lake, pipeline):
             planned = planned_drop(None, lake, pipeline, kept.stream, others)
             yield cls(
                 pipeline=pipeline.name,

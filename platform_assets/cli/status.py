@@ -22,7 +22,7 @@ from platform_assets.texts.retention import told_horizons
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
-from streaming.operations import LeftTable, left_tables
+from streaming.operations import UndeclaredTable, undeclared_tables
 from streaming.operators import FilterCounts, runtime_of
 from streaming.service import ControlFolder, Overview, look
 from streaming.sources import largest_partitions
@@ -41,8 +41,8 @@ def status(
     def look_at_all() -> list[Overview]:
         return [look(lake, pipeline) for pipeline in shown]
 
-    def left() -> Iterable[LeftTable]:
-        return (table for pipeline in shown for table in left_tables(lake, pipeline))
+    def left() -> Iterable[UndeclaredTable]:
+        return (table for pipeline in shown for table in undeclared_tables(lake, pipeline))
 
     def filters() -> Iterator[tuple[Pipeline, str, FilterCounts]]:
         for pipeline in shown:
@@ -135,7 +135,7 @@ def say_why(overviews: Sequence[Overview]) -> None:
         next_step(console, "tidemark status --watch", "shows it live; `tidemark down` ends streams.")
 
 
-def _say_left(tables: Iterable[LeftTable]) -> None:
+def _say_left(tables: Iterable[UndeclaredTable]) -> None:
     """Tables of views that are not declared: dropped or renamed ones, and those built beside others."""
     for table in tables:
         console.print(

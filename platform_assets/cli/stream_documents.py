@@ -11,7 +11,7 @@ from platform_assets.cli.documents import Document
 from platform_assets.cli.retention_documents import RetentionDocument
 from streaming.base import BrokenModule
 from streaming.declare import Pipeline
-from streaming.operations import LeftTable
+from streaming.operations import UndeclaredTable
 from streaming.operators import FilterCounts
 from streaming.service import Overview, ProcessStatus, QueryStatus
 
@@ -171,7 +171,7 @@ class StatusDocument(Document):
         lake: str,
         at: datetime,
         overviews: Iterable[Overview],
-        left: Iterable[LeftTable],
+        left: Iterable[UndeclaredTable],
         broken: Iterable[BrokenModule],
         filters: Iterable[tuple[Pipeline, str, FilterCounts]],
         retention: Iterable[RetentionDocument],

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from streaming.base import counted
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations import Dropped, Kept, kept_days, planned_drop
+from streaming.operations import Dropped, RetainedDays, planned_drop, retained_days
 
 
 def told_drop(entry: Dropped) -> str:
@@ -22,13 +22,13 @@ def told_drop(entry: Dropped) -> str:
 
 def told_kept(lake: Lake, pipeline: Pipeline) -> Iterator[str]:
     """A line for each log that drops days, or has dropped some."""
-    yield from map(_told, kept_days(lake, pipeline))
+    yield from map(_told, retained_days(lake, pipeline))
 
 
 def told_horizons(lake: Lake, pipeline: Pipeline, others: Iterable[Pipeline]) -> Iterator[str]:
     """A line for each log that drops days: from which day on it is kept, and what needs it; `others` may follow it."""
     others = [*others]
-    for kept in kept_days(lake, pipeline):
+    for kept in retained_days(lake, pipeline):
         planned = planned_drop(None, lake, pipeline, kept.stream, others)
         there = "the whole log is there" if kept.dropped_before is None else "the log is kept from then on"
         why = f": {planned.keeps}"
@@ -40,7 +40,7 @@ def told_horizons(lake: Lake, pipeline: Pipeline, others: Iterable[Pipeline]) ->
         yield f"{_told(kept)}; {there}{why}"
 
 
-def _told(kept: Kept) -> str:
+def _told(kept: RetainedDays) -> str:
     declared = "everything" if kept.stream.retention is None else kept.stream.retention
     since = "" if kept.kept_from is None else f"; rows of days before {kept.kept_from} are rejected"
     gone = f"; {counted(kept.rows, 'row')} of days before {kept.dropped_before} are dropped, results stay"

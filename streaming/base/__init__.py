@@ -2,6 +2,7 @@
 
 from streaming.base import sql
 from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
+from streaming.base.argument_checks import check_choice, check_mapping, check_number, check_tuple, check_type
 from streaming.base.arrow_types import arrow_schema
 from streaming.base.columns import (
     AT,
@@ -51,7 +52,6 @@ from streaming.base.errors import (
     ViewError,
 )
 from streaming.base.frozen_mapping import FrozenMapping
-from streaming.base.given import check_choice, check_mapping, check_number, check_tuple, check_type
 from streaming.base.imports import BrokenModule, import_modules, import_or_explain
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,

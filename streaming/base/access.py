@@ -9,8 +9,8 @@ import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from streaming.base.argument_checks import check_type
 from streaming.base.errors import AccessError, DeclarationError
-from streaming.base.given import check_type
 
 LOOPBACK = "127.0.0.1"
 """Where everything listens unless it is told otherwise: nobody but this machine reaches it."""

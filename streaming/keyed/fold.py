@@ -17,7 +17,7 @@ IDLE = "_idle"
 """The timer that forgets a key; its name comes before those of all others."""
 
 
-class Kept(NamedTuple):
+class KeyState(NamedTuple):
     """The data kept of a key: its state fields in order, as Arrow takes them, and its timers."""
 
     state: tuple[Any, ...]
@@ -120,7 +120,7 @@ class Fold:
             if self._observe is not None:
                 self._observe(key, name)
 
-    def kept(self, key: Key) -> Kept | None:
+    def kept(self, key: Key) -> KeyState | None:
         """The state and the timers to be kept of the key; None where all is unset and no timer is pending.
 
         Raises:
@@ -137,7 +137,7 @@ class Fold:
                     f"keyed function {self._name!r} left in state field {name!r} of key {key.key!r} what it cannot "
                     f"keep: {error}. State: {_state(key)}. Correct the function. Nothing of this step was kept."
                 ) from error
-        return None if nothing else Kept(tuple(state), dict(key._timers))
+        return None if nothing else KeyState(tuple(state), dict(key._timers))
 
     def _forget_at(self, key: Key, at: int) -> None:
         """Forget the key at that time, also where the function has cleared it and then kept something."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from streaming.base import python_values
 from streaming.declare import Keyed
-from streaming.keyed.fold import Fold, Kept
+from streaming.keyed.fold import Fold, KeyState
 from streaming.keyed.key import NEVER, Key, Output
 from streaming.keyed.rows import row_class
 from streaming.keyed.rules import PinnedRules
@@ -34,7 +34,7 @@ class BucketBegun:
 
 
 @dataclass(frozen=True)
-class KeysKept:
+class KeyStates:
     """Keys of which there is something to keep, and for each its hash and what that is; hashes rise."""
 
     hashes: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class KeysKept:
     states: list[tuple[Any, ...]] = field(default_factory=list)
     timers: list[Mapping[str, int]] = field(default_factory=list)
 
-    def add(self, hash_of_key: int, key: tuple[Any, ...], kept: Kept) -> None:
+    def add(self, hash_of_key: int, key: tuple[Any, ...], kept: KeyState) -> None:
         """One more."""
         self.hashes.append(hash_of_key)
         self.keys.append(key)
@@ -57,7 +57,7 @@ class Untouched:
     state: pa.RecordBatch
 
 
-Folded = BucketBegun | list[Output] | KeysKept | Untouched
+Folded = BucketBegun | list[Output] | KeyStates | Untouched
 
 
 def key_column(place: int) -> str:
@@ -110,7 +110,7 @@ class _PartitionFold:
         self._number: int | None = None
         self._bucket: OpenBucket | None = None
         self._found: dict[tuple[Any, ...], StoredKey] = {}
-        self._kept = KeysKept()
+        self._kept = KeyStates()
 
     def batch(self, whole: pa.RecordBatch) -> Iterator[Folded]:
         """Go on with the next rows."""
@@ -208,8 +208,8 @@ class _PartitionFold:
         if kept is not None:
             self._kept.add(self._hash, key.key, kept)
 
-    def _keys_kept(self) -> KeysKept:
-        kept, self._kept = self._kept, KeysKept()
+    def _keys_kept(self) -> KeyStates:
+        kept, self._kept = self._kept, KeyStates()
         return kept
 
     def _taken(self) -> list[Output]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from streaming.base import AT, EPOCH, MICROSECOND, FunctionError, computes_as_sql
 from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER
-from streaming.keyed.partition import BucketBegun, Folded, KeysKept, Untouched, fold_partition
+from streaming.keyed.partition import BucketBegun, Folded, KeyStates, Untouched, fold_partition
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.state_table import DUE, HASH, TIMERS, StoredState
 from streaming.tables import TaskFile, TaskFiles
@@ -90,7 +90,7 @@ class _Writer:
         elif isinstance(folded, BucketBegun):
             self._end_bucket()
             self._state = BucketFile(folded.bucket, self._task.state.uri, self._task.state.schema)
-        elif isinstance(folded, KeysKept):
+        elif isinstance(folded, KeyStates):
             assert self._state is not None
             self._state.add_rows(_as_stored(folded, self._task.state.schema))
         else:
@@ -165,7 +165,7 @@ def _batch_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     return _of_columns(zip(*rows, strict=True), schema)
 
 
-def _as_stored(kept: KeysKept, schema: pa.Schema) -> pa.RecordBatch:
+def _as_stored(kept: KeyStates, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of the state's table."""
     due = [min(timers.values()) if timers else None for timers in kept.timers]
     keys, states = zip(*kept.keys, strict=True), zip(*kept.states, strict=True)
@@ -201,7 +201,7 @@ class LastTimer:
         last = NEVER
         try:
             for folded in fold_partition(self.keyed, self.clock, batches, self.rules, self.state):
-                if isinstance(folded, KeysKept):
+                if isinstance(folded, KeyStates):
                     last = max([last, *(at for timers in folded.timers for at in timers.values())])
                 elif isinstance(folded, Untouched):
                     pending = pc.max(folded.state.column(TIMERS).items.cast(pa.int64())).as_py()
@@ -227,7 +227,7 @@ class RowsOf:
             rows: list[tuple[Any, ...]] = []
             if isinstance(folded, list):
                 rows = [(*each.key, each.at, *each.values) for each in folded if each.to == self.suffix]
-            elif isinstance(folded, KeysKept) and self.suffix == STATE:
+            elif isinstance(folded, KeyStates) and self.suffix == STATE:
                 rows = [(*key, *state) for key, state in zip(folded.keys, folded.states, strict=True)]
             if rows:
                 yield _batch_of(rows, self.schema)

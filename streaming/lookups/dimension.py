@@ -79,7 +79,7 @@ class DimensionLookup:
 
     async def __call__(self, row: Any, request: LookupRequest) -> Values | None:
         """The answer for a row."""
-        held: _Held = request.opened
+        held: _NewestVersion = request.opened
         dimension = await held.current()
         asked = as_dict(row)
         key = tuple(asked[name] for name in self.on)
@@ -91,9 +91,9 @@ class DimensionLookup:
         return entry if self.version_as is None else {**entry, self.version_as: dimension.version}
 
     @asynccontextmanager
-    async def opens(self) -> AsyncIterator[_Held]:
+    async def opens(self) -> AsyncIterator[_NewestVersion]:
         """The table, which is read once before any call."""
-        held = _Held(self)
+        held = _NewestVersion(self)
         await held.current()
         yield held
 
@@ -127,7 +127,7 @@ class _Dimension:
         return change.values if change.until is None or at < change.until else None
 
 
-class _Held:
+class _NewestVersion:
     """The version that lookups go by now."""
 
     def __init__(self, lookup: DimensionLookup) -> None:

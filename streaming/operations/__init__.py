@@ -5,20 +5,20 @@ from streaming.operations.class_sharing import make_class_archive
 from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure
-from streaming.operations.kept import kept_bytes
-from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
+from streaming.operations.pinned import kept_bytes
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.redeliver import Redelivered, begin_anew, redeliver, redeliver_days
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 from streaming.operations.restore import Restored, fork, restore, restore_to
 from streaming.operations.retention import (
     Dropped,
-    Kept,
     PlannedDrop,
+    RetainedDays,
     drop_days,
     drop_old_days,
-    kept_days,
     planned_drop,
+    retained_days,
 )
 from streaming.operations.savepoint import Savepoint, drop_savepoint, find_savepoint, savepoint, savepoints
+from streaming.operations.undeclared import UndeclaredTable, drop, undeclared_tables

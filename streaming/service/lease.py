@@ -65,7 +65,7 @@ class Lease:
         """The descriptor that carries the lock: as long as any process has it open, the lease is held."""
         return self._handle.fileno()
 
-    def _begin(self, record: swapped.Seen) -> None:
+    def _begin(self, record: swapped.Snapshot) -> None:
         self._write(record)
         self._renewing.start()
 
@@ -90,7 +90,7 @@ class Lease:
                 # A full disk passes; until then, on this machine, the lock is enough.
                 _log.warning("%s: the lease could not be renewed (%s)", self._pipeline.name, error)
 
-    def _write(self, record: swapped.Seen) -> None:
+    def _write(self, record: swapped.Snapshot) -> None:
         content = json.dumps(asdict(self.holder)).encode()
         swapped.swap(_record(self._lake, self._pipeline), content, record, self.holder.token)
 

@@ -56,7 +56,7 @@ class Run:
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
         self._pauses = PausedOperators(spark, lake, pipeline, now)
-        self.followed = _Followed()
+        self.followed = _Positions()
         self._failing_rows: dict[tuple[str, int, str], str | None] = {}
         self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
@@ -345,7 +345,7 @@ class _Place:
     watermark: datetime | None = None
 
 
-class _Followed:
+class _Positions:
     """Where each operator of a run is in each of its logs; may be asked from any thread."""
 
     def __init__(self) -> None:

@@ -16,26 +16,26 @@ class ChangedMeanwhile(OSError):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """The content of a file, None where there was none, and how the store names that version of it."""
 
     content: bytes | None
     tag: str | None = None
 
 
-def look(uri: str) -> Seen:
+def look(uri: str) -> Snapshot:
     """The file as it is now, to be handed to `swap`.
 
     Raises:
         StoreError, OSError: it cannot be read.
     """
     if not s3.on_s3(uri):
-        return Seen(storage.read_bytes(uri))
+        return Snapshot(storage.read_bytes(uri))
     s3_object = s3.read_object(uri)
-    return Seen(None) if s3_object is None else Seen(*s3_object)
+    return Snapshot(None) if s3_object is None else Snapshot(*s3_object)
 
 
-def swap(uri: str, content: bytes, snapshot: Seen, token: str) -> None:
+def swap(uri: str, content: bytes, snapshot: Snapshot, token: str) -> None:
     """Put a small file in place whole, where it is still as in `snapshot`; `token` is as in `storage.replace_bytes`.
 
     No two writers may put the same `content`: by it a writer knows its own, where the store has carried out a request

@@ -22,7 +22,7 @@ from streaming.service import lease as leases
 from streaming.service.lease import TIMEOUT, holder_of, take_lease
 from streaming.spark.session import spark_conf
 from streaming.tables import delta, s3, storage
-from streaming.tables.swapped import ChangedMeanwhile, Seen, look, swap
+from streaming.tables.swapped import ChangedMeanwhile, Snapshot, look, swap
 from tests.support.object_store import SECRET_OF_LAKES, Bucket, Request, front
 from tests.support.pipelines.beats import beats
 
@@ -153,7 +153,7 @@ def test_an_endpoint_in_plain_http_must_be_asked_for_and_one_with_a_password_is_
 
 def test_a_bucket_that_is_not_there_is_told_with_what_to_do_and_without_the_request(store: tuple[str, Path]) -> None:
     uri = "s3://no-such-bucket/lake/lease.json"
-    for ask in (lambda: delta.exists(uri), lambda: swap(uri, b"", Seen(None), "")):
+    for ask in (lambda: delta.exists(uri), lambda: swap(uri, b"", Snapshot(None), "")):
         with pytest.raises(
             StoreError, match=r"lease\.json cannot be reached \(NoSuchBucket: .*check that the bucket"
         ) as error:

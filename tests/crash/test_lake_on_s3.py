@@ -26,11 +26,11 @@ from streaming.operations.doctor import examine, heal
 from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import prove
-from streaming.operations.left import drop
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import fork, restore
 from streaming.operations.savepoint import savepoint
+from streaming.operations.undeclared import drop
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from streaming.spark.jar_groups import S3

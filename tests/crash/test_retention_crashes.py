@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from streaming import Lake, drain
 from streaming.audit.laws import audit
 from streaming.operations.repair import repair
-from streaming.operations.retention.kept import kept_days
+from streaming.operations.retention.retained import retained_days
 from streaming.operators.runtime import runtime_of
 from streaming.tables import delta
 from tests.support.crash import crash
@@ -172,4 +172,4 @@ def test_a_stream_that_goes_on_after_a_kill_loses_nothing_by_the_run_that_finish
     keep_tidy(spark, lake)
     assert broken(spark, lake) == []
     assert without_notes(contents(lake)) == without_notes(kept.later)
-    assert [retention.rows for retention in kept_days(lake, pipeline)] == DROPPED
+    assert [retention.rows for retention in retained_days(lake, pipeline)] == DROPPED

@@ -15,7 +15,7 @@ from streaming import Json, Lake, Pipeline, Websocket, log, maintain
 from streaming.examples.city_temperatures import events, mean_by_city, temperatures, temperatures_in
 from streaming.examples.city_temperatures import pipeline as cities
 from streaming.examples.table_rows import TableRows
-from streaming.operations import left_tables
+from streaming.operations import undeclared_tables
 from tests.support.instants import T0
 from tests.support.receiving import received, running
 from tests.support.runs import run, tuples
@@ -63,7 +63,7 @@ def test_s15_the_cities_of_a_first_stream_are_asked_for_once_on_each_connection(
     assert subscriptions.columns == ["city_code", "first_seen"]
     assert tuples(subscriptions, "city_code") == [("BER",), ("PAR",), ("ROM",)]
     maintain(lake, pipeline)
-    assert list(left_tables(lake, pipeline)) == []
+    assert list(undeclared_tables(lake, pipeline)) == []
     run(spark, lake, pipeline, end_of_input=True)
     assert log.valid(log.read_log(spark, lake, temperatures)).count() == 11
     assert log.rejected(log.read_log(spark, lake, events)).count() == 1

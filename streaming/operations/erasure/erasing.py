@@ -29,7 +29,11 @@ from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import archive_batches, note_erased, read_log
 from streaming.operations.cuts import forget_recomputed
-from streaming.operations.erasure.found import (
+from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.proof import prove, tables_of
+from streaming.operations.erasure.record import Erasure, erasures
+from streaming.operations.erasure.removing import settled, taken_out, without_history
+from streaming.operations.erasure.rows import (
     WITHOUT_ROWS,
     InLog,
     affected,
@@ -39,10 +43,6 @@ from streaming.operations.erasure.found import (
     in_logs,
     of_rows,
 )
-from streaming.operations.erasure.person import Person
-from streaming.operations.erasure.proof import prove, tables_of
-from streaming.operations.erasure.record import Erasure, erasures
-from streaming.operations.erasure.removing import settled, taken_out, without_history
 from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since

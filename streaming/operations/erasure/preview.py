@@ -8,7 +8,9 @@ from pyspark.sql import SparkSession
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations.erasure.found import (
+from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.proof import tables_of
+from streaming.operations.erasure.rows import (
     WITHOUT_ROWS,
     affected,
     can_be_kept,
@@ -16,8 +18,6 @@ from streaming.operations.erasure.found import (
     in_logs,
     unread_rejected,
 )
-from streaming.operations.erasure.person import Person
-from streaming.operations.erasure.proof import tables_of
 from streaming.operations.savepoint import savepoints
 from streaming.tables import delta, to_be_taken
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.base import FencedError, SinkError
-from streaming.kafka import Heard
+from streaming.kafka import LastError
 
 _OF_A_ROW = (
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -34,7 +34,7 @@ def is_of_neighbours(error: KafkaError) -> bool:
     return error.code() in _OF_ITS_NEIGHBOURS
 
 
-def translated(error: KafkaError, address: str, heard: Heard | None = None) -> SinkError | FencedError:
+def translated(error: KafkaError, address: str, heard: LastError | None = None) -> SinkError | FencedError:
     """The error as a delivery understands it; `heard`: what the client has said of its connections."""
     text = error.str() if heard is None else f"{error.str()}{heard}"
     if error.code() in _FENCED:

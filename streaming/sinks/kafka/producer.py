@@ -10,7 +10,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.base import SinkError, SourceError
-from streaming.kafka import Heard, for_producer
+from streaming.kafka import LastError, for_producer
 from streaming.sinks.kafka.errors import cause_of, is_of_a_row, is_of_neighbours, translated
 from streaming.sinks.kafka.records import Record
 
@@ -26,7 +26,7 @@ class RecordProducer:
 
     def __init__(self, servers: str, options: Mapping[str, str], transactional_id: str | None, address: str) -> None:
         self._address = address
-        self._heard = Heard()
+        self._heard = LastError()
         self._failed: dict[int, KafkaError] = {}
         self.transactional = transactional_id is not None
         try:

@@ -22,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streaming.base import SourceError, to_micros
-from streaming.kafka import ClientOptions, Heard, for_librdkafka, reads_committed
+from streaming.kafka import ClientOptions, LastError, for_librdkafka, reads_committed
 from streaming.sources.kafka.topics import Partition, Topic
 
 ANSWERS_WITHIN = 10.0
@@ -55,7 +55,7 @@ class KafkaClient:
 
     def __init__(self, servers: str, options: ClientOptions) -> None:
         self._servers = servers
-        self._heard = Heard()
+        self._heard = LastError()
         self._config = for_librdkafka(servers, options) | {"error_cb": self._heard}
         try:
             self._admin = AdminClient(

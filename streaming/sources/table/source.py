@@ -15,8 +15,8 @@ from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
 from streaming.sources.source import Memory, SourceChange, SourceComparison
-from streaming.sources.table.followed import Followed, followed, version_words
 from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
+from streaming.sources.table.source_table import SourceTable, source_table, version_words
 from streaming.sources.table.units import UNIT
 from streaming.spark import JarGroup, exact_json, storage_jars
 
@@ -109,21 +109,21 @@ class Table(OffsetSource):
         placed = self.placed(lake)
         return lake.path(self.of) if placed is None else placed.uri
 
-    def followed(self, lake: Lake, memory: Memory) -> Followed:
+    def source_table(self, lake: Lake, memory: Memory) -> SourceTable:
         """The table as it is now.
 
         Raises:
             SourceError: it is gone, or is not the one that was followed.
         """
-        return followed(self.location(lake), self.placed(lake), memory, self.start_version, self.changes_by)
+        return source_table(self.location(lake), self.placed(lake), memory, self.start_version, self.changes_by)
 
     def reader(self, lake: Lake, memory: Memory) -> OffsetReader:
         """Reads it by the units of its rows, or by its versions."""
-        return self.followed(lake, memory).reader(self.rows_per_batch)
+        return self.source_table(lake, memory).reader(self.rows_per_batch)
 
     def remembered(self, lake: Lake) -> Memory:
         """The id of the table and its generation, which a table in its place would not have."""
-        return self.followed(lake, {}).identity
+        return self.source_table(lake, {}).identity
 
     def taken_through(self, memory: Memory) -> int:
         """The newest unit of a table of the lake that a log has which remembers `memory`; -1 for none."""
@@ -155,18 +155,18 @@ class Table(OffsetSource):
 
     def check_planned(self, lake: Lake, memory: Memory, begins: Offsets, ends: Offsets) -> None:
         """Refuse a batch of which rows were removed since it was planned."""
-        self.followed(lake, memory).check_there(begins, ends)
+        self.source_table(lake, memory).check_there(begins, ends)
 
     def waiting(self, lake: Lake, memory: Memory, begins: Offsets) -> SourceBacklog:
         """The rows that are not taken yet."""
-        return SourceBacklog(self.followed(lake, memory).rows_since(begins), "rows")
+        return SourceBacklog(self.source_table(lake, memory).rows_since(begins), "rows")
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """A table that was replaced, units that have other rows than were ingested, and units that wait."""
-        return _compare_table(partial(self.followed, lake), origins)
+        return _compare_table(partial(self.source_table, lake), origins)
 
 
-def _compare_table(table: Callable[[Memory], Followed], origins: DataFrame) -> SourceComparison:
+def _compare_table(table: Callable[[Memory], SourceTable], origins: DataFrame) -> SourceComparison:
     """The differences between the table and what `origins` (column `_origin`) say of it."""
     it = table({})
     origin = F.col("_origin")

@@ -38,8 +38,8 @@ from streaming.declare.two_sided import TwoSided
 from streaming.joins.windows_steps import WindowSteps
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log, valid
-from streaming.operations.left import left_tables
 from streaming.operations.rebuild import rebuild
+from streaming.operations.undeclared import undeclared_tables
 from streaming.operators import stepped
 from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
@@ -276,7 +276,7 @@ def test_a_silent_side_holds_what_depends_on_its_clock_and_no_more(spark: SparkS
     other = Pipeline(name="meeting", streams=(ours, theirs), operators=(changed, even, alone))
     rebuild(spark, lake, other, changed, now=lambda: NOW)
     assert current(changed, "a", "b") == [(at(0), "a1", "b3"), (at(0), "a2", "b3")]
-    assert not any(table.operator == outer.name for table in left_tables(lake, other))
+    assert not any(table.operator == outer.name for table in undeclared_tables(lake, other))
 
 
 def raises(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from streaming.base.intervals import to_micros
 from streaming.keyed import partition
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.key import FOREVER, NEVER
-from streaming.keyed.partition import BucketBegun, KeysKept, Untouched, fold_partition
+from streaming.keyed.partition import BucketBegun, KeyStates, Untouched, fold_partition
 from streaming.keyed.state_table import StoredState
 from streaming.keyed.tasks import BucketFile
 from tests.streaming.keyed.functions import sorted_out
@@ -111,7 +111,7 @@ def folded(rows: list[dict[str, Any]], size: int, clock: int, state: StoredState
             number = entry.bucket
             assert number not in left, "each once"
             left[number] = {}
-        elif isinstance(entry, KeysKept):
+        elif isinstance(entry, KeyStates):
             for of_key, (key,), (temperatures,), timers in zip(*vars(entry).values(), strict=True):
                 assert HASHES[key] == of_key
                 left[number][key] = (list(temperatures), dict(timers))

@@ -23,9 +23,9 @@ from streaming.declare.pipeline import Pipeline
 from streaming.keyed import buckets
 from streaming.keyed.schemas import spark_schema
 from streaming.lake.lake import Lake
-from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
+from streaming.operations.undeclared import undeclared_tables
 from streaming.operators import stepped
 from streaming.operators.generations import generation_of
 from streaming.operators.runtime import runtime_of
@@ -194,7 +194,7 @@ def test_a_changed_version_is_refused_until_it_is_built_anew_and_a_changed_text_
         run(spark, each, Pipeline(readings, (function,)), payloads("a@40=1, b@41=-2"))
     assert tables(lake, second) == tables(other, sorted_out)
     assert runtime_of(second, lake).explain(spark)["position"].endswith("built anew 1 time")
-    assert list(left_tables(lake, pipeline)) == []
+    assert list(undeclared_tables(lake, pipeline)) == []
     assert "sorted_out_state" not in {entry.table for entry in maintain(lake, pipeline, now=lambda: NOW)}
 
 

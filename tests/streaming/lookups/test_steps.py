@@ -19,8 +19,8 @@ from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.lake.lake import Lake
 from streaming.lookups import steps as steps_of_enrichments
-from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
+from streaming.operations.undeclared import undeclared_tables
 from streaming.operators.runtime import Written, runtime_of
 from tests.support.delivering import Courier
 from tests.support.instants import NOW, at
@@ -216,7 +216,7 @@ def test_how_it_asks_may_change_and_what_it_answers_with_may_not(spark: SparkSes
     )
     pipeline = Pipeline(events, (other,))
     assert {"asked", "asked_failed"} <= {entry.table for entry in maintain(copied, pipeline)}
-    assert list(left_tables(copied, Pipeline(events, (other, Tally("tally", (events,)))))) == []
+    assert list(undeclared_tables(copied, Pipeline(events, (other, Tally("tally", (events,)))))) == []
 
 
 def test_rows_and_failures_are_delivered_step_by_step(spark: SparkSession, copied: Lake) -> None:

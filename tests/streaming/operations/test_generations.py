@@ -21,8 +21,8 @@ from streaming.declare.windowed import Windowed
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.operations.left import drop, left_tables
 from streaming.operations.rebuild import RebuildListener, rebuild
+from streaming.operations.undeclared import drop, undeclared_tables
 from streaming.operators.generations import generation_of, open_side
 from streaming.operators.runtime import runtime_of
 from streaming.operators.switching import make_ready, next_of, ready_generation, switch
@@ -128,7 +128,7 @@ def test_a_switch_that_is_killed_anywhere_shows_either_generation_whole_and_is_f
         assert not switched or plan(spark, lake, after) == []
         run(spark, lake, pipeline_of(after), LATER)
         assert ready_generation(lake, after) is None
-        assert list(left_tables(lake, pipeline_of(after))) == []
+        assert list(undeclared_tables(lake, pipeline_of(after))) == []
         shutil.copytree(fresh.root, untouched := f"{lake.root}-fresh")
         run(spark, Lake(untouched), pipeline_of(after), LATER)
         assert current(spark, lake, after) == current(spark, Lake(untouched), after)
@@ -206,9 +206,9 @@ def test_a_rebuild_under_another_name_leaves_the_view_as_it_is_until_it_is_dropp
     for taken in ("count_by_sensor", "log", "count_by_sensor_corrections"):
         with pytest.raises(DeclarationError, match="choose another name"):
             rebuild(spark, lake, pipeline_of(halves), halves, taken, now=lambda: NOW)
-    assert {table.operator for table in left_tables(lake, pipeline_of(count_by_sensor))} == {"halves"}
+    assert {table.operator for table in undeclared_tables(lake, pipeline_of(count_by_sensor))} == {"halves"}
     drop(lake, [pipeline_of(count_by_sensor)], "halves")
-    assert list(left_tables(lake, pipeline_of(count_by_sensor))) == []
+    assert list(undeclared_tables(lake, pipeline_of(count_by_sensor))) == []
 
 
 def test_a_correction_of_the_old_generation_is_not_written_into_the_new_one(spark: SparkSession, lake: Lake) -> None:

@@ -17,8 +17,8 @@ from streaming.declare.windowed import Windowed
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.operations.left import drop, left_tables
 from streaming.operations.rebuild import RebuildListener, rebuild
+from streaming.operations.undeclared import drop, undeclared_tables
 from streaming.operators import stepped
 from streaming.operators.declaration import DECLARATION, differences, recorded_declaration
 from streaming.tables import delta
@@ -154,7 +154,7 @@ def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they
     renamed = pipeline_of(replace(count_by_sensor, name="counted"))
     run(spark, lake, renamed, readings("a@41"))
 
-    left = list(left_tables(lake, renamed))
+    left = list(undeclared_tables(lake, renamed))
     assert [(table.operator, table.name) for table in left] == [
         ("count_by_sensor", "count_by_sensor"),
         ("count_by_sensor", "count_by_sensor_corrections"),
@@ -167,7 +167,7 @@ def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they
     declared = {path for path in everything_below(lake) if "/count_by_sensor" not in path}
     assert drop(lake, [renamed], "count_by_sensor") == left
     assert set(everything_below(lake)) == declared
-    assert list(left_tables(lake, renamed)) == []
+    assert list(undeclared_tables(lake, renamed)) == []
 
 
 def test_a_table_from_before_there_was_a_record_is_taken_as_it_is_and_gets_one(spark: SparkSession, lake: Lake) -> None:

@@ -36,7 +36,7 @@ from streaming.operations.erasure.person import Person
 from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
 from streaming.operations.retention.dropping import Dropped, drop_days
-from streaming.operations.retention.kept import kept_days
+from streaming.operations.retention.retained import retained_days
 from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
@@ -227,7 +227,7 @@ def test_the_audit_holds_and_says_from_where_on_laws_are_checked(spark: SparkSes
         if finding.checked and "from 2026-01-0" in finding.compared
     }
     assert {"hours", "spans", "visits", "warm", "near", "met", "asked"} <= compared.keys()
-    (kept,) = kept_days(scenario.lake, pipeline)
+    (kept,) = retained_days(scenario.lake, pipeline)
     assert (kept.kept_from, kept.dropped_before, kept.rows) == (day(3), day(2), 9)
 
 

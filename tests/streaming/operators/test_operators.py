@@ -15,9 +15,9 @@ from streaming.declare.windowed import Windowed
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
-from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
+from streaming.operations.undeclared import undeclared_tables
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sources.files import Files
@@ -64,7 +64,7 @@ def test_two_streams_and_two_kinds_of_operator_run_are_audited_maintained_and_re
 
     kept = {entry.table for entry in maintain(lake, house, now=lambda: NOW)}
     assert {"log", "batches", "count_by_sensor", "by_yard", "tally"} <= kept
-    assert list(left_tables(lake, house)) == []
+    assert list(undeclared_tables(lake, house)) == []
 
     other = replace(tally, of=(rooms,))
     with pytest.raises(ChangedDeclaration, match="streams was readings, yards and is readings"):

@@ -19,9 +19,9 @@ from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
 from streaming.declare.operator import Operator
 from streaming.lake.lake import Lake
-from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
+from streaming.operations.undeclared import undeclared_tables
 from streaming.operators import stepped
 from streaming.operators.generations import generation_of
 from streaming.operators.progress import FilterCounts
@@ -210,7 +210,7 @@ def test_a_changed_selection_is_refused_rebuilt_maintained_and_explained(spark: 
     assert runtime_of(changed, copied).filtered()[""] == FilterCounts(rows_in=8, kept=2)
     assert {"split", "split_items", "split_cheap"} <= {entry.table for entry in maintain(copied, other)}
     assert all(finding.holds for finding in audit(spark, copied, other))
-    assert list(left_tables(copied, other)) == []
+    assert list(undeclared_tables(copied, other)) == []
     explanation = runtime_of(changed, copied).explain(spark)
     assert explanation["results"] == "where amount > 5; all columns. 8 rows in, 2 kept, 6 removed"
     assert explanation["items"].startswith("each item of items; where item <> 'x'; id, item. 8 rows in, 6 kept")

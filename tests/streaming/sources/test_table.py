@@ -22,8 +22,8 @@ from streaming import Files, Json, Lake, Stream, Table
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.formats import TYPED
-from streaming.sources.table.followed import followed
 from streaming.sources.table.row_order import ordered
+from streaming.sources.table.source_table import source_table
 from tests.streaming.sources.contract import Batches, Reader, SourceCase, SourceContract
 from tests.support.instants import T0
 from tests.support.runs import tuples
@@ -355,7 +355,7 @@ def test_a_value_by_which_files_are_parted_is_what_was_written(tmp_path: Path, t
     write_deltalake(uri, rows, partition_by=["by"])
     expected = repr(sorted(rows.to_pylist(), key=lambda row: row["id"]))
     for start in (None, 0):
-        reader = followed(uri, None, {}, start).reader(1)
+        reader = source_table(uri, None, {}, start).reader(1)
         begins = reader.first()
         pieces = reader.pieces(begins, reader.newest(begins))
         read = [row["payload"] for piece in pieces for batch in reader.read(piece) for row in batch.to_pylist()]

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.sources.table import Table
 from streaming.sources.table.changes import ChangeReader
-from streaming.sources.table.followed import followed
+from streaming.sources.table.source_table import source_table
 
 Rows = list[tuple[str | None, int | None]]
 
@@ -23,7 +23,7 @@ def write(uri: str, rows: Rows, mode: Any = "overwrite") -> None:
 
 
 def reader_of(uri: str) -> ChangeReader:
-    reader = followed(uri, None, {}, changes_by=("id",)).reader(1)
+    reader = source_table(uri, None, {}, changes_by=("id",)).reader(1)
     assert isinstance(reader, ChangeReader)
     return reader
 

@@ -13,7 +13,7 @@ from streaming.tables import delta
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedDays:
     """The log of a stream that drops days, or has dropped some.
 
     `kept_from`: rows of older days that come are rejected; null while no batch says so. `dropped_before`: the day
@@ -26,7 +26,7 @@ class Kept:
     rows: int
 
 
-def kept_days(lake: Lake, pipeline: Pipeline) -> Iterator[Kept]:
+def retained_days(lake: Lake, pipeline: Pipeline) -> Iterator[RetainedDays]:
     """The logs of a pipeline that drop days by the declaration, or have dropped some; starts no Spark."""
     for stream in pipeline.streams:
         table = delta.open_table(lake.log(stream))
@@ -35,4 +35,4 @@ def kept_days(lake: Lake, pipeline: Pipeline) -> Iterator[Kept]:
         kept_from = None if newest is None else newest.kept_from
         if stream.retention is not None or kept_from is not None:
             rows = sum(gone["valid"] for gone in dropped_rows(lake, stream, before).values())
-            yield Kept(stream, kept_from, before, rows)
+            yield RetainedDays(stream, kept_from, before, rows)

@@ -16,7 +16,7 @@ from streaming.tables import delta, storage
 
 
 @dataclass(frozen=True)
-class LeftTable:
+class UndeclaredTable:
     """A table that nothing declared has: `operator` is the view, function or delivery that made it."""
 
     operator: str
@@ -24,7 +24,7 @@ class LeftTable:
     uri: str
 
 
-def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
+def undeclared_tables(lake: Lake, pipeline: Pipeline) -> Iterator[UndeclaredTable]:
     """The tables beside the logs of a pipeline that none of its operators or deliveries has any more."""
     declared = {
         each.table_name(suffix)
@@ -43,10 +43,10 @@ def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
             if table is not None:
                 recorded = recorded_declaration(table)
                 operator = name if recorded is None else recorded["operator"]
-                yield LeftTable(operator, name, uri)
+                yield UndeclaredTable(operator, name, uri)
 
 
-def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftTable]:
+def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[UndeclaredTable]:
     """Remove the tables that an operator or a delivery has left behind; returns which.
 
     Raises:
@@ -66,7 +66,7 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
                 f"{operator!r} is declared in pipeline {pipeline.name!r}; take it out of the declaration, or "
                 f"{anew[operator]}. Nothing was removed."
             )
-    left = [(pipeline, table) for pipeline in pipelines for table in left_tables(lake, pipeline)]
+    left = [(pipeline, table) for pipeline in pipelines for table in undeclared_tables(lake, pipeline)]
     removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]
     if not removed:
         raise ViewError(
@@ -80,7 +80,7 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
     return [table for _, table in removed]
 
 
-def _check_not_saved(lake: Lake, removed: Sequence[tuple[Pipeline, LeftTable]]) -> None:
+def _check_not_saved(lake: Lake, removed: Sequence[tuple[Pipeline, UndeclaredTable]]) -> None:
     uris = {table.uri for _, table in removed}
     for pipeline in {pipeline.name: pipeline for pipeline, _ in removed}.values():
         for saved in savepoints(lake, pipeline):

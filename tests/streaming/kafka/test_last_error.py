@@ -1,10 +1,10 @@
 from confluent_kafka import KafkaError
 
-from streaming.kafka import Heard
+from streaming.kafka import LastError
 
 
-def _told(*words: tuple[int, str]) -> Heard:
-    heard = Heard()
+def _told(*words: tuple[int, str]) -> LastError:
+    heard = LastError()
     for code, text in words:
         heard(KafkaError(code, text))
     return heard

@@ -13,7 +13,7 @@ _ADVICE = {
 }
 
 
-class Heard:
+class LastError:
     """The last word of a client that says why; it is the client's `error_cb`, and is told when the client is polled."""
 
     def __init__(self) -> None:

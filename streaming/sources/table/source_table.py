@@ -27,13 +27,13 @@ _ANEW = (
 )
 
 
-def followed(
+def source_table(
     uri: str,
     placed: PlacedRows | None,
     memory: Memory,
     start_version: int | None = None,
     changes_by: tuple[str, ...] = (),
-) -> Followed:
+) -> SourceTable:
     """The table at `uri`, followed by the units of its rows, or without `placed` by its versions from one on.
 
     With `changes_by` by what changes in it between two versions, those columns being the key of its rows.
@@ -45,7 +45,7 @@ def followed(
     if table is None:
         made_by = "check the path" if placed is None else placed.made_by
         raise SourceError(f"there is no table at {uri!r} to follow; {made_by}. Nothing was read.")
-    it: Followed
+    it: SourceTable
     if placed is not None:
         it = FollowedUnits(placed, table)
     else:
@@ -54,7 +54,7 @@ def followed(
     return it
 
 
-class Followed(ABC):
+class SourceTable(ABC):
     """An open table at `uri`."""
 
     def __init__(self, uri: str, table: DeltaTable, generation: int = 0) -> None:
@@ -124,7 +124,7 @@ class Followed(ABC):
         return {}
 
 
-class FollowedUnits(Followed):
+class FollowedUnits(SourceTable):
     """By the units of its rows."""
 
     def __init__(self, placed: PlacedRows, table: DeltaTable) -> None:
@@ -166,7 +166,7 @@ class FollowedUnits(Followed):
         return {unit: rows for unit, rows in now.items() if rows != ingested[unit]}
 
 
-class FollowedVersions(Followed):
+class FollowedVersions(SourceTable):
     """By its versions."""
 
     def __init__(self, uri: str, table: DeltaTable, start: int | None) -> None:
@@ -195,7 +195,7 @@ class FollowedVersions(Followed):
         return {SNAPSHOT: NO_SNAPSHOT, VERSION: unit + 1, FILE: 0}
 
 
-class FollowedChanges(Followed):
+class FollowedChanges(SourceTable):
     """By what changes in it."""
 
     def __init__(self, uri: str, table: DeltaTable, key: tuple[str, ...]) -> None:

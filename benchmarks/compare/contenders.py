@@ -21,8 +21,8 @@ from benchmarks.compare.counts import Result, batches_of, logged, rows_in, total
 from benchmarks.compare.declared import DELAY, FIELDS, MINUTES, PLAUSIBLE, WINDOW, declared
 from benchmarks.compare.rocksdb import keep_state_in_rocksdb
 from streaming import Lake, Pipeline, SessionWindow, Settings, Sliding, Tumbling, Window, drain
-from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.service.observer import Observer
 from streaming.service.run import Run
 from streaming.spark.jars import spark_jars
 from streaming.spark.session import start_session
@@ -194,7 +194,7 @@ def session() -> SparkSession:
 
 def ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuery:
     """Everything from the source to the log; the query, which has ended."""
-    run = Run(spark, lake, pipeline, utc_now, lambda query, written, batch: None)
+    run = Run(spark, lake, pipeline, Observer())
     (query,) = run.start_ingest(availableNow=True).values()
     query.awaitTermination()
     return query

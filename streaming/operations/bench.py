@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, RowValidator
 from streaming.operators import Written
-from streaming.service import Run, await_queries
+from streaming.service import Observer, Run, await_queries
 from streaming.sources import Files, Reading
 from streaming.spark import exact_json
 
@@ -139,19 +139,21 @@ def _replayed(
     _parse_and_judge(spark, lake, stream, at, taken)
     begun: dict[str, float] = {}
 
-    @contextmanager
-    def around(query: str, number: int) -> Iterator[None]:
-        begun[query] = time.monotonic()
-        yield
+    class Timed(Observer):
+        """Times each batch and step."""
 
-    def on_batch(query: str, written: Written, batch: Batch | None) -> None:
-        taken[APPEND if query == QUERY else query].append(time.monotonic() - begun[query])
-        if batch is not None:
-            # Batch by batch: steps that came afterwards would take the whole log at once.
-            run.step_all()
+        def during(self, query: str, number: int) -> AbstractContextManager[None]:
+            begun[query] = time.monotonic()
+            return nullcontext()
+
+        def committed(self, query: str, written: Written, batch: Batch | None) -> None:
+            taken[APPEND if query == QUERY else query].append(time.monotonic() - begun[query])
+            if batch is not None:
+                # Batch by batch: steps that came afterwards would take the whole log at once.
+                run.step_all()
 
     # The time of the sample, so that no row is too old.
-    run = Run(spark, lake, replayed, lambda: at, on_batch, around)
+    run = Run(spark, lake, replayed, Timed(lambda: at))
     ingest = list(run.start_ingest(availableNow=True).values())
     await_queries(ingest, run.explain)
     medians = {name: statistics.median(seconds[_COUNT_FROM:]) for name, seconds in taken.items()}

@@ -25,7 +25,7 @@ from streaming.operators import (
     runtime_of,
     switch,
 )
-from streaming.service import Lease, Run, explained, holder_of, take_lease
+from streaming.service import Lease, Observer, Run, explained, holder_of, take_lease
 from streaming.tables import delta
 
 OF_STREAMS = ("log", "batches", "dropped", "progress")
@@ -213,7 +213,7 @@ def put_in_place(
     while ready_generation(lake, operator) is not None:
         try:
             with take_lease(lake, pipeline):
-                run = Run(spark, lake, pipeline, now, lambda query, written, batch: None)
+                run = Run(spark, lake, pipeline, Observer(now))
                 run.take_over(runtime_of(operator, lake))
         except LeaseError:
             listener.waits(str(holder_of(lake, pipeline)))

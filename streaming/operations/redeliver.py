@@ -13,7 +13,7 @@ from streaming.base import LeaseError, utc_now
 from streaming.declare import Delivery, Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
-from streaming.service import Delivering, holder_of, take_lease
+from streaming.service import Delivering, Observer, holder_of, take_lease
 
 _LOOK_EVERY = 0.5
 _WAITS_FOR_PROCESS = 60.0
@@ -127,7 +127,7 @@ def _deliver(
     while True:
         try:
             with take_lease(lake, pipeline):
-                delivering = Delivering.alone(spark, lake, pipeline, now)
+                delivering = Delivering(spark, lake, pipeline, Observer(now))
                 delivering.deliver_all(only=name)
         except LeaseError:
             if waited >= _WAITS_FOR_PROCESS or done():

@@ -6,6 +6,7 @@ from streaming.service.delivering import Delivering
 from streaming.service.drain import drain, drain_unpaused
 from streaming.service.lease import Lease, has_left_record, holder_of, take_lease
 from streaming.service.metrics import METRICS, StreamCollector, samples
+from streaming.service.observer import Observer
 from streaming.service.overview import Overview, look, request
 from streaming.service.progress import Measure, shown_on, skew_of
 from streaming.service.progress_table import forget_progress, read_progress

@@ -20,6 +20,7 @@ from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
+from streaming.service.observer import Observer
 from streaming.service.progress import Measure
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
@@ -40,7 +41,7 @@ which has more rows in exchange, and a row of a larger batch is cheaper.
 _LOOK_FOR_STEPS_EVERY = 0.02
 
 
-class Continuous:
+class Continuous(Observer):
     """A pipeline, running; the caller holds its lease.
 
     Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log gives
@@ -59,10 +60,10 @@ class Continuous:
         on_measures: Callable[[list[Measure]], None],
         on_status: Callable[[ProcessStatus], None],
     ) -> None:
+        super().__init__(now)
         self.watch = Watch(now)
         self._pipeline = pipeline
-        self._now = now
-        self._run = Run(spark, lake, pipeline, now, self._on_batch, self._around)
+        self._run = Run(spark, lake, pipeline, self)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: dict[str, StreamingQuery] = {}
         threads = len(self._run.operators) + len(self._run.deliveries.runtimes) + 1
@@ -115,8 +116,8 @@ class Continuous:
             self._reporter.end()
 
     @contextmanager
-    def _around(self, query: str, number: int) -> Iterator[None]:
-        with self.watch.around(query, number):
+    def during(self, query: str, number: int) -> Iterator[None]:
+        with self.watch.during(query, number):
             yield
         # The end of the batch, not the begin of the next, whose rows would be chosen before it waits.
         if query in self._ingest:
@@ -124,14 +125,14 @@ class Continuous:
             self._steps.give_way(until=lambda: query in self.watch.stopping or self._ended.is_set())
             self._giving_way.discard(query)
 
-    def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
-        self.watch.on_batch(query, written, batch)
+    def committed(self, query: str, written: Written, batch: Batch | None) -> None:
+        self.watch.committed(query, written, batch)
         self._run.deliveries.tell()
         if batch is not None:
             self._wake.set()
 
     def _step(self) -> None:
-        self.watch.passed = self._now()
+        self.watch.passed = self.now()
         self._raise_failures()
         self._heartbeat()
         self._steps.follow()
@@ -150,8 +151,8 @@ class Continuous:
         for delivering in self._delivering:
             if delivering.done():
                 delivering.result()
-        if self._now() - self._inspected_at >= _INSPECTED_EVERY:
-            self._inspected_at = self._now()
+        if self.now() - self._inspected_at >= _INSPECTED_EVERY:
+            self._inspected_at = self.now()
             self._run.check_sources()
             self._steps.take_over()
 
@@ -164,12 +165,12 @@ class Continuous:
             return
         declared = [stream.clock.heartbeat_after for stream in self._pipeline.streams if stream.clock.heartbeat_after]
         spacing = min(declared, key=interval, default=self._pipeline.trigger)
-        if self._now() - self._beat_at >= interval(spacing) and self._run.advance_idle_clocks():
-            self._beat_at = self._now()
+        if self.now() - self._beat_at >= interval(spacing) and self._run.advance_idle_clocks():
+            self._beat_at = self.now()
 
     def _busy_lately(self) -> bool:
         last = latest(*(self.watch.last_ended.get(name) for name in self._ingest))
-        return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
+        return last is not None and self.now() - last < 2 * interval(self._pipeline.trigger)
 
     def _drain(self, until: Callable[[], bool]) -> bool:
         """Publish all that was taken in; False where `until` became true before the end."""
@@ -200,18 +201,18 @@ class Continuous:
                 wait([done], _LOOK_EVERY)
                 self.watch.passed = max([self.watch.passed, *self.watch.last_ended.values()])
             done.result()
-            self.watch.passed = self._now()
+            self.watch.passed = self.now()
         return True
 
     def _publish_the_rest(self, ending: Callable[[], Ending | None]) -> None:
         """Publish all the same what was appended before a log's query failed, if the operators can."""
         if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
-        deadline = self._now() + _PUBLISHED_WITHIN
+        deadline = self.now() + _PUBLISHED_WITHIN
         steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all]
         # The failure of the log is the one to tell; operators publish the rest after the next start.
         with suppress(Exception):
-            self._carry_out(steps, until=lambda: ending() == "stop" or self._now() > deadline)
+            self._carry_out(steps, until=lambda: ending() == "stop" or self.now() > deadline)
 
     def _stop_ingest(self) -> None:
         """End the queries between two batches."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
@@ -17,8 +15,7 @@ from streaming.base import FencedError, ProgressError, QueryFailed, SinkError, S
 from streaming.declare import Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
-from streaming.log import Batch
-from streaming.operators import Written
+from streaming.service.observer import Observer
 from streaming.service.query_errors import explained
 from streaming.service.watch import Paused
 
@@ -39,35 +36,20 @@ class Waiting:
 class Delivering:
     """Runs the deliveries of a pipeline; the caller holds its lease.
 
-    `on_batch` is told of each batch that arrived, and `around` is entered for each attempt, as `Run` says.
+    `observer` has the clock that they go by, and follows each attempt and each batch that arrived.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        lake: Lake,
-        pipeline: Pipeline,
-        now: Callable[[], datetime],
-        on_batch: Callable[[str, Written, Batch | None], None],
-        around: Callable[[str, int], AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, pipeline: Pipeline, observer: Observer) -> None:
         # Dead letters come of what is delivered before.
         ordered = sorted(pipeline.deliveries, key=lambda delivery: delivery.depth)
-        self.runtimes = tuple(DeliveryRuntime(delivery, lake, now, pipeline.name) for delivery in ordered)
+        self.runtimes = tuple(DeliveryRuntime(delivery, lake, observer.now, pipeline.name) for delivery in ordered)
         self.paused: dict[str, StreamingError] = {}
         """Why a delivery does not go on until somebody says what is meant, by its name."""
         self.waiting: dict[str, Waiting] = {}
         """Deliveries whose target is away, by their names."""
         self._spark = spark
-        self._now = now
-        self._on_batch = on_batch
-        self._around = around
+        self._observer = observer
         self._news = {runtime.delivery.name: Event() for runtime in self.runtimes}
-
-    @classmethod
-    def alone(cls, spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Delivering:
-        """Where nothing but the deliveries of a pipeline runs, and nobody watches."""
-        return cls(spark, lake, pipeline, now, lambda name, written, batch: None, lambda name, number: nullcontext())
 
     def tell(self) -> None:
         """Something was committed that may be delivered."""
@@ -152,13 +134,13 @@ class Delivering:
 
     def _send_once(self, runtime: DeliveryRuntime, number: int) -> None:
         name = runtime.delivery.name
-        with self._around(name, number):
+        with self._observer.during(name, number):
             try:
                 with explained(runtime.delivery):
                     written = runtime.deliver(self._spark)
             except (ViewError, ProgressError, QueryFailed) as refused:
                 raise Paused(refused) from refused
-            self._on_batch(name, written, None)
+            self._observer.committed(name, written, None)
 
     def _told(self, runtime: DeliveryRuntime, attempt: RetryCallState) -> None:
         assert attempt.outcome is not None
@@ -167,7 +149,7 @@ class Delivering:
 
     def _note(self, name: str, away: BaseException | None) -> None:
         before = self.waiting.get(name)
-        self.waiting[name] = Waiting(self._now() if before is None else before.since, str(away))
+        self.waiting[name] = Waiting(self._observer.now() if before is None else before.since, str(away))
 
     def _pause(self, runtime: DeliveryRuntime, stop: Event) -> None:
         """Until somebody has said what is meant, which is looked for now and then."""

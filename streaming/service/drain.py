@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from streaming.log import Batch, add_unknown
 from streaming.operators import Written
 from streaming.service.control_streams import ingest_order
 from streaming.service.lease import take_lease
+from streaming.service.observer import Observer
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries, ingested_stream
 from streaming.service.run import Run
@@ -107,18 +108,24 @@ def drain_unpaused(
     unknown: dict[str, dict[str, int]] = {}
     listener = progress or Silent()
 
-    def on_batch(query: str, written: Written, batch: Batch | None) -> None:
-        stream = ingested_stream(pipeline, query)
-        if batch is not None and stream is not None:
-            run.after_batch(batch)
-            unknown[stream.name] = add_unknown([unknown.get(stream.name, {}), batch.unknown or {}])
-        numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.after.watermark)
-        name = f"{pipeline.name}.{query}"
-        totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)
-        listener.update(totals[query])
+    class Counting(Observer):
+        """Watches, and counts what each query has written."""
 
-    around = (watch or Watch(now)).around
-    with take_lease(lake, pipeline), closing(Run(spark, lake, pipeline, now, on_batch, around)) as run:
+        def during(self, query: str, number: int) -> AbstractContextManager[None]:
+            return watched.during(query, number)
+
+        def committed(self, query: str, written: Written, batch: Batch | None) -> None:
+            stream = ingested_stream(pipeline, query)
+            if batch is not None and stream is not None:
+                run.after_batch(batch)
+                unknown[stream.name] = add_unknown([unknown.get(stream.name, {}), batch.unknown or {}])
+            numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.after.watermark)
+            name = f"{pipeline.name}.{query}"
+            totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)
+            listener.update(totals[query])
+
+    watched = watch or Watch(now)
+    with take_lease(lake, pipeline), closing(Run(spark, lake, pipeline, Counting(now))) as run:
         run.check_operators()
         for streams in ingest_order(pipeline):
             queries = run.start_ingest(streams, availableNow=True)

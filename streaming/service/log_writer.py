@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,6 +17,8 @@ from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat
+from streaming.operators import Written
+from streaming.service.observer import Observer
 from streaming.sources import Reading
 from streaming.spark import check_checkpoint
 
@@ -25,8 +26,9 @@ from streaming.spark import check_checkpoint
 class LogWriter:
     """Appends to the log of one stream; the caller holds the lease of its pipeline.
 
-    `now` gives the processing time. `counts` is what each commit counts, by operator. `on_batch` is told of each batch
-    once it is committed. `pinned` tells the newest batch of each control stream that a stream pins.
+    `name` is that of its query in progress and status. `counts` is what each commit counts, by operator. `observer` has
+    the clock that it goes by, and follows each batch. `pinned` tells the newest batch of each control stream that a
+    stream pins.
     """
 
     def __init__(
@@ -34,19 +36,19 @@ class LogWriter:
         spark: SparkSession,
         lake: Lake,
         stream: Stream,
+        name: str,
         counts: Mapping[str, OperatorCounts],
-        now: Callable[[], datetime],
-        on_batch: Callable[[Batch], None],
+        observer: Observer,
         pinned: Callable[[Stream], Mapping[str, int]],
     ) -> None:
         self.stream = stream
+        self.name = name
         self.head = log.head(lake, stream)
         """The newest batch; None while the log is empty."""
         self._spark = spark
         self._lake = lake
         self._counts = counts
-        self._now = now
-        self._on_batch = on_batch
+        self._observer = observer
         self._pinned = partial(pinned, stream)
         # A heartbeat and a batch may come from two threads, and each must follow the newest batch.
         self._appending = threading.Lock()
@@ -63,8 +65,8 @@ class LogWriter:
         memory = {} if self.head is None else self.head.source
         return Reading(self._lake, self._lake.checkpoint(self.stream, QUERY), memory)
 
-    def start(self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any) -> StreamingQuery:
-        """Start the query from source to log; `around` is entered for each of its batches, with its number.
+    def start(self, **trigger: Any) -> StreamingQuery:
+        """Start the query from source to log.
 
         One that reads what another source follows ends when it has read what there is, whatever the `trigger`.
 
@@ -83,10 +85,10 @@ class LogWriter:
             "Or, to begin a new log, move both the old log and what is left of the checkpoint away.",
             may_begin_anew=stream.source.may_begin_anew(reading.memory),
         )
-        ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now, self._pinned)
+        ingest = Ingest(self._spark, self._lake, stream, self._counts, self._observer.now, self._pinned)
 
         def run_batch(parsed: DataFrame, query_batch: int) -> None:
-            with around(query_batch):
+            with self._observer.during(self.name, query_batch):
                 with self._appending:
                     try:
                         batch = ingest(parsed, query_batch, self.head)
@@ -96,7 +98,7 @@ class LogWriter:
                     if batch is None:
                         return
                     self.head = batch
-                self._on_batch(batch)
+                self._observer.committed(self.name, Written(batch.summary.rows), batch)
 
         return (
             stream.format.parse(stream.source.read(self._spark, reading))
@@ -107,9 +109,7 @@ class LogWriter:
             .start()
         )
 
-    def start_next(
-        self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any
-    ) -> StreamingQuery | None:
+    def start_next(self, **trigger: Any) -> StreamingQuery | None:
         """Start the query that follows the one that has ended by itself; None where none does.
 
         One commit of the log says that it follows, so a process that dies here goes on with the one or the other.
@@ -127,10 +127,10 @@ class LogWriter:
                     f"{self.stream.source.location(self._lake)}, and does not go on without. Bring it there and run "
                     "again; or declare what follows as the only source."
                 )
-            now = self._now()
+            now = self._observer.now()
             ended = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now, partitions_end=True))
             self._append_heartbeat(self.head, ended, now, next_memory=memory)
-        return self.start(around, **trigger)
+        return self.start(**trigger)
 
     def check_source(self) -> None:
         """Refuse a source that is gone.
@@ -155,7 +155,7 @@ class LogWriter:
         try:
             if self.head is None:
                 return False
-            now = self._now()
+            now = self._observer.now()
             state = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now))
             if state.watermark == self.head.after.watermark and self._pinned().keys() <= self.head.pins.keys():
                 return False
@@ -179,7 +179,7 @@ class LogWriter:
         if latest is not None:
             closed = state.closed_at(latest + MILLISECOND)
             if closed != state:
-                self._append_heartbeat(self.head, closed, self._now(), end_of_input=True)
+                self._append_heartbeat(self.head, closed, self._observer.now(), end_of_input=True)
 
     def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, **more: Any) -> None:
         self.head = append_heartbeat(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -26,6 +26,7 @@ from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
+from streaming.service.observer import Observer
 from streaming.service.paused_operators import PausedOperators
 from streaming.service.query_errors import explain, ingest_query, pausing, stop_was_asked
 from streaming.service.receiver_status import make_landing
@@ -38,8 +39,7 @@ _log = logging.getLogger("tidemark")
 class Run:
     """Starts the queries of a pipeline, steps its operators, appends its heartbeats; the caller holds its lease.
 
-    `now` gives the processing time. `on_batch` is told of each batch and step that was committed: the name of its query
-    or operator, what it wrote, for a log the batch itself. `around` is entered for each, with that name and its number.
+    `observer` has the clock that it goes by, and follows each batch and step.
     """
 
     def __init__(
@@ -47,23 +47,19 @@ class Run:
         spark: SparkSession,
         lake: Lake,
         pipeline: Pipeline,
-        now: Callable[[], datetime],
-        on_batch: Callable[[str, Written, Batch | None], None],
-        around: Callable[[str, int], AbstractContextManager[None]] = lambda query, number: nullcontext(),
+        observer: Observer,
     ) -> None:
         self.spark = spark
         self.lake = lake
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
-        self._pauses = PausedOperators(spark, lake, pipeline, now)
+        self._observer = _Marked(spark, observer)
+        self._pauses = PausedOperators(spark, lake, pipeline, observer.now)
         self.followed = _Positions()
         self._failing_rows: dict[tuple[str, int, str], str | None] = {}
-        self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
-        self._now = now
-        self._notify = on_batch
-        self._enter = around
+        self.deliveries = Delivering(spark, lake, pipeline, observer)
         self.writers = tuple(
-            LogWriter(spark, lake, each, self._counts(each), now, partial(self._on_log_batch, each), self._pinned)
+            LogWriter(spark, lake, each, ingest_query(pipeline, each), self._counts(each), self._observer, self._pinned)
             for each in pipeline.streams
         )
 
@@ -106,9 +102,8 @@ class Run:
             # Before the first row there is nothing whose folder could be gone.
             if receiver.into.name not in self.heads:
                 make_landing(self.lake, receiver)
-        names = {writer.stream.name: ingest_query(self.pipeline, writer.stream) for writer in self.writers}
         return {
-            names[writer.stream.name]: writer.start(partial(self._around, names[writer.stream.name]), **trigger)
+            writer.name: writer.start(**trigger)
             for writer in self.writers
             if streams is None or writer.stream in streams
         }
@@ -119,8 +114,8 @@ class Run:
         Raises:
             SourceError: one that has ended found nothing.
         """
-        names = {ingest_query(self.pipeline, writer.stream): writer for writer in self.writers}
-        queries = {name: names[name].start_next(partial(self._around, name), **trigger) for name in ended}
+        writers = {writer.name: writer for writer in self.writers}
+        queries = {name: writers[name].start_next(**trigger) for name in ended}
         return {name: query for name, query in queries.items() if query is not None}
 
     def check_sources(self) -> None:
@@ -178,12 +173,12 @@ class Run:
         name = runtime.operator.name
         with self._pauses.alone(runtime, "steps"):
             self.followed.begin(runtime, self.heads)
-            for step in runtime.steps(self.spark, self._now):
+            for step in runtime.steps(self.spark, self._observer.now):
                 if until():
                     return
                 find = partial(self._failing_row, runtime, step)
-                with self._around(name, step.first), pausing(runtime.operator, _batches(step), find):
-                    self._on_batch(name, step.run(), None)
+                with self._observer.during(name, step.first), pausing(runtime.operator, _batches(step), find):
+                    self._observer.committed(name, step.run(), None)
                 self.followed.step(name, step)
 
     def step_all(self) -> None:
@@ -206,7 +201,7 @@ class Run:
         for runtime in filter(self.goes_on, self.operators):
             # It would end the log's batch; `catch_up` fails with it under the operator's name.
             with suppress(PySparkException, Py4JJavaError, FunctionError):
-                runtime.after_batch(self.spark, batch, self._now)
+                runtime.after_batch(self.spark, batch, self._observer.now)
 
     def goes_on(self, runtime: OperatorRuntime) -> bool:
         """True where an operator is not paused, or is to be tried again, and each log that it follows has a batch."""
@@ -239,19 +234,8 @@ class Run:
             if (since := runtime.keeps_up_from()) is not None:
                 head = self.heads[runtime.operator.reads[0].name]
                 where = f"It was to bring its other tables from batch {since} on to batch {head.number} of its log."
-                with self._around(name, since), pausing(runtime.operator, where):
-                    follow(self.spark, head, self._now)
-
-    def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
-        place = "" if batch is None else f" as batch {batch.number} of the log, {batch.rejected:,} of them rejected"
-        _log.debug("%s rows committed%s", f"{written.rows:,}", place)
-        self._notify(query, written, batch)
-
-    @contextmanager
-    def _around(self, query: str, number: int) -> Iterator[None]:
-        with in_batch(query, number), self._enter(query, number):
-            mark_tasks(self.spark, query, number)
-            yield
+                with self._observer.during(name, since), pausing(runtime.operator, where):
+                    follow(self.spark, head, self._observer.now)
 
     def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
         counts = {
@@ -273,9 +257,6 @@ class Run:
             with suppress(Paused), pausing(runtime.operator):
                 due.append(runtime.latest_due(stream, rows, watermark))
         return latest(*due)
-
-    def _on_log_batch(self, stream: Stream, batch: Batch) -> None:
-        self._on_batch(ingest_query(self.pipeline, stream), Written(batch.summary.rows), batch)
 
 
 def _batches(step: Step) -> str:
@@ -343,6 +324,26 @@ class _Place:
 
     batch: int = -1
     watermark: datetime | None = None
+
+
+class _Marked(Observer):
+    """Marks what is logged and what Spark does as of its batch, and hands all on to the `observer` of a run."""
+
+    def __init__(self, spark: SparkSession, observer: Observer) -> None:
+        super().__init__(observer.now)
+        self._spark = spark
+        self._observer = observer
+
+    @contextmanager
+    def during(self, query: str, number: int) -> Iterator[None]:
+        with in_batch(query, number), self._observer.during(query, number):
+            mark_tasks(self._spark, query, number)
+            yield
+
+    def committed(self, query: str, written: Written, batch: Batch | None) -> None:
+        place = "" if batch is None else f" as batch {batch.number} of the log, {batch.rejected:,} of them rejected"
+        _log.debug("%s rows committed%s", f"{written.rows:,}", place)
+        self._observer.committed(query, written, batch)
 
 
 class _Positions:

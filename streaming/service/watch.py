@@ -11,6 +11,7 @@ from datetime import datetime
 from streaming.base import SinkError, StreamingError
 from streaming.log import Batch
 from streaming.operators import Written
+from streaming.service.observer import Observer
 from streaming.service.progress import Measure, latency
 from streaming.service.pulse import Pulse
 from streaming.service.status import Phase
@@ -37,10 +38,11 @@ class FailedBatch:
     error: BaseException
 
 
-class Watch:
+class Watch(Observer):
     """Keeps what runs and what ended; its records may be read from any thread."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
+        super().__init__(now)
         self.stopping: set[str] = set()
         """Queries in which no further batch begins: a batch is never cut in two."""
         self.ended = False
@@ -51,21 +53,20 @@ class Watch:
         """When the owner's loop came round, or its drain got on."""
         self.last_ended: dict[str, datetime] = {}
         """When the newest batch of each query ended."""
-        self._now = now
         self._running: dict[str, tuple[int, datetime]] = {}
         self._committed: dict[str, Measure] = {}
         self._measures: deque[Measure] = deque()
 
     def pulse(self) -> Pulse:
         """The pulse for the supervisor; it is taken from memory alone, so that nothing can hold it up."""
-        return Pulse(at=self._now(), phase=self.phase, passed=self.passed, running=self.running())
+        return Pulse(at=self.now(), phase=self.phase, passed=self.passed, running=self.running())
 
     def end_all(self) -> None:
         """Let the batches that run end, and no other begin."""
         self.ended = True
 
     @contextmanager
-    def around(self, query: str, batch: int) -> Iterator[None]:
+    def during(self, query: str, number: int) -> Iterator[None]:
         """Watch one batch of a query, or step of an operator; it is measured if it commits something.
 
         Raises:
@@ -73,11 +74,11 @@ class Watch:
         """
         if self.ended or query in self.stopping:
             raise StopRequested(query)
-        self._running[query] = (batch, self._now())
+        self._running[query] = (number, self.now())
         self._committed.pop(query, None)
         try:
             yield
-            ended = self._now()
+            ended = self.now()
             if query in self._committed:
                 self._measures.append(replace(self._committed.pop(query), ended=ended))
             self.last_ended[query] = ended
@@ -85,12 +86,12 @@ class Watch:
             # A target that is away, and what pauses alone, fail nothing else: both are tried again.
             raise
         except BaseException as error:
-            self.failed = self.failed or FailedBatch(query, batch, error)
+            self.failed = self.failed or FailedBatch(query, number, error)
             raise
         finally:
             del self._running[query]
 
-    def on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
+    def committed(self, query: str, written: Written, batch: Batch | None) -> None:
         """Note what the batch that runs in `query` has committed."""
         number, started = self._running[query]
         measure = Measure(
@@ -110,7 +111,7 @@ class Watch:
                 rejected=batch.rejected,
                 late=sum((batch.late or {}).values()),
                 watermark=batch.after.watermark,
-                latency=latency(batch, self._now()),
+                latency=latency(batch, self.now()),
             )
         self._committed[query] = measure
 

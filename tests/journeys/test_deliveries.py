@@ -15,6 +15,7 @@ from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream
 from streaming.declare.delivery import Delivery
 from streaming.deliveries.runtime import DeliveryRuntime
 from streaming.service.delivering import Delivering
+from streaming.service.observer import Observer
 from streaming.sinks.files import JsonLines
 from streaming.sinks.printing import Console
 from tests.support.failing import FailingMap, RowFailed
@@ -66,8 +67,8 @@ def test_x7_a_map_that_fails_again_and_again_leaves_no_gap_and_files_without_dup
         """Start a process after another until one ends well; returns how many have failed."""
         failed = 0
         while True:
-            delivering = Delivering.alone(
-                spark, lake, Pipeline(sensors, (average,), deliveries=(delivery,)), lambda: NOW
+            delivering = Delivering(
+                spark, lake, Pipeline(sensors, (average,), deliveries=(delivery,)), Observer(lambda: NOW)
             )
             delivering.deliver_all()
             if not delivering.paused:

@@ -17,6 +17,7 @@ from streaming.lake.lake import Lake
 from streaming.log import read_batches
 from streaming.operators.runtime import runtime_of
 from streaming.service.alerts import AlertStatus, evaluate
+from streaming.service.observer import Observer
 from streaming.service.overview import Overview
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
@@ -157,7 +158,7 @@ def test_j11_streams_of_different_speed_lose_nothing_and_their_skew_is_told_unti
     statuses: list[ProcessStatus] = []
 
     def judged() -> AlertStatus:
-        run = Run(spark, lake, tokens.pipeline, lambda: NOW, lambda query, written, batch: None)
+        run = Run(spark, lake, tokens.pipeline, Observer(lambda: NOW))
         reporter = Reporter(run, Watch(lambda: NOW), lambda: NOW, lambda measures: None, statuses.append)
         reporter.begin()
         reporter.end()

@@ -17,6 +17,7 @@ from streaming.declare.delivery import Delivery
 from streaming.operations.redeliver import redeliver_days
 from streaming.service.delivering import Delivering
 from streaming.service.lease import take_lease
+from streaming.service.observer import Observer
 from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
@@ -124,7 +125,7 @@ def main() -> None:
         else:
             of = pipeline(*deliveries(os.environ[CONNECTION], os.environ[BUCKET]))
         with take_lease(lake, of):
-            Delivering.alone(spark, lake, of, lambda: NOW).deliver_all()
+            Delivering(spark, lake, of, Observer(lambda: NOW)).deliver_all()
 
 
 if __name__ == "__main__":

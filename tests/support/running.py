@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, Pipeline
 from streaming.service.lease import take_lease
+from streaming.service.observer import Observer
 from streaming.service.query_errors import await_queries
 from streaming.service.run import Run
 from tests.support.instants import NOW
@@ -19,7 +20,7 @@ def running(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Run
     """A run that holds the lease of the pipeline; its clock stands at `NOW`."""
     with (
         take_lease(lake, pipeline),
-        closing(Run(spark, lake, pipeline, lambda: NOW, lambda query, written, batch: None)) as run,
+        closing(Run(spark, lake, pipeline, Observer(lambda: NOW))) as run,
     ):
         yield run
 

@@ -46,7 +46,7 @@ from streaming.operations.erasure.rows import (
 from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
-from streaming.service import Delivering, take_lease
+from streaming.service import Delivering, Observer, take_lease
 from streaming.tables import Split, delta, take_out
 from streaming.views import keep_days
 
@@ -261,7 +261,7 @@ def _check_delivered(
     Raises:
         ErasureError: a target is away, or a delivery waits for a decision.
     """
-    delivering = Delivering.alone(spark, lake, pipeline, now)
+    delivering = Delivering(spark, lake, pipeline, Observer(now))
     ledgers = ((each, each.ledger.read()) for each in delivering.runtimes)
     begun = [
         each
@@ -320,7 +320,7 @@ def _tell_deliveries(
 def _deliver(
     spark: SparkSession, lake: Lake, pipeline: Pipeline, delivery: Delivery, now: Callable[[], datetime]
 ) -> None:
-    delivering = Delivering.alone(spark, lake, pipeline, now)
+    delivering = Delivering(spark, lake, pipeline, Observer(now))
     delivering.deliver_all(only=delivery.name)
     waiting = delivering.waiting.get(delivery.name)
     refused = delivering.paused.get(delivery.name)

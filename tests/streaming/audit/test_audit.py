@@ -26,6 +26,7 @@ from streaming.audit.laws import audit
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
 from streaming.operators import Finding
+from streaming.service.observer import Observer
 from streaming.service.query_errors import await_queries
 from streaming.service.run import Run
 from streaming.tables import delta
@@ -147,7 +148,7 @@ def test_windows_that_are_closed_and_not_yet_published_break_no_law(spark: Spark
     run(spark, lake, pipeline, readings("a@1, a@16"), readings("a@26"))
     # Ended after its ingestion, a process leaves a view behind the log; corrections go by the log.
     land_all(lake, pipeline.stream, readings("a@3, a@46"), readings("a@56"), readings("a@32"))
-    ingest = Run(spark, lake, pipeline, lambda: NOW, lambda query, rows, batch: None).start_ingest(availableNow=True)
+    ingest = Run(spark, lake, pipeline, Observer(lambda: NOW)).start_ingest(availableNow=True)
     await_queries(list(ingest.values()))
     correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
 

@@ -19,8 +19,8 @@ from tests.support.runs import run
 
 def test_a_step_tells_what_waits_and_what_was_not_answered() -> None:
     watch = Watch(lambda: NOW)
-    with watch.around("rooms", 3):
-        watch.on_batch("rooms", Written(rows=5, state_rows=2, state_bytes=100, failures=1), None)
+    with watch.during("rooms", 3):
+        watch.committed("rooms", Written(rows=5, state_rows=2, state_bytes=100, failures=1), None)
     assert watch.measured() == [Measure("rooms", 3, NOW, NOW, 5, state_rows=2, state_bytes=100, failures=1)]
 
 

@@ -14,10 +14,10 @@ from streaming.declare import (
     UPDATES,
     Joined,
     Operator,
+    OverWindows,
     Pipeline,
     Stream,
     TableSpec,
-    TwoSided,
     Windowed,
     package_of,
     packages,
@@ -117,11 +117,11 @@ def _named(package: str, pipeline: str) -> Iterator[str]:
 
 def _suite(operator: Operator, table: TableSpec) -> Suite | None:
     match operator:
-        case Windowed() if table.suffix == UPDATES:
+        case OverWindows() if table.suffix == UPDATES:
             return view_suite(operator, "_batch")
-        case Windowed() | TwoSided() if table.suffix == CORRECTIONS:
+        case OverWindows() if table.suffix == CORRECTIONS:
             return corrections_suite(operator)
-        case Windowed() | TwoSided():
+        case OverWindows():
             return view_suite(operator)
         case Joined():
             return unmatched_suite() if table.suffix else pairs_suite(operator)

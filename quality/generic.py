@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quality.expectations import Suite, always, nothing_from, of_types, unique
 from streaming.base import MICROSECOND, ORIGIN
-from streaming.declare import LEFT_AT, RIGHT_AT, Joined, Stream, TwoSided, Windowed
+from streaming.declare import LEFT_AT, RIGHT_AT, Joined, OverWindows, Stream
 
 GREATEST_REJECTED_SHARE = 0.02
 # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
@@ -46,10 +46,9 @@ def log_suite(stream: Stream) -> Suite:
     )
 
 
-def view_suite(view: Windowed | TwoSided, *per: str) -> Suite:
+def view_suite(view: OverWindows, *per: str) -> Suite:
     """Results on the day of their window, one per key, window and `per` unless a function or a pair makes many."""
-    many = isinstance(view, TwoSided) or view.function
-    once = () if many else (unique("unique_key", (*view.identity, *per)),)
+    once = () if view.gives_many else (unique("unique_key", (*view.identity, *per)),)
     return Suite(
         (
             *once,
@@ -62,7 +61,7 @@ def view_suite(view: Windowed | TwoSided, *per: str) -> Suite:
     )
 
 
-def corrections_suite(view: Windowed | TwoSided) -> Suite:
+def corrections_suite(view: OverWindows) -> Suite:
     """As the view's, and only windows that have a late row are corrected."""
     return view_suite(view).extended((always("has_late_rows", "_late_rows >= 1", "a corrected window has a late row"),))
 

@@ -16,9 +16,9 @@ import dagster as dg
 
 from platform_assets.keys import late_key
 from streaming import Lake, Pipeline, Windowed
-from streaming.declare import Operator
+from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head, newest_late
-from streaming.operators import PendingDay, generation_of
+from streaming.operators import PendingDay, Progress, generation_of, open_side
 from streaming.tables import delta
 from streaming.views import corrected_through, ended_since
 
@@ -129,9 +129,10 @@ def may_need_corrections(instance: dg.DagsterInstance, lake: Lake, operator: Ope
         return False
     if _valid_count(instance, lake, operator, log) is None or waiting(instance, lake, operator) is not None:
         return True
-    ended = ended_since(lake, operator)
+    newest = Progress.at_heads(lake, operator)
+    ended = ended_since(operator, newest, open_side(lake, operator, CORRECTIONS))
     done = corrected_through(lake, operator, ended)
-    return any(batch > done.get(day, -1) for day, batch in ended.items())
+    return any(newest.batch > done.get(day, -1) for day in ended)
 
 
 def _newest_late(lake: Lake, operator: Operator) -> dict[str, int]:

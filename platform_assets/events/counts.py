@@ -91,7 +91,7 @@ def _count_late_rows(
 
 def _count_late_pairs(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, Any]:
     newest = head(lake, view.of)
-    backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
+    backlog = [] if newest is None else plan(spark, lake, view)
     per_day = {} if newest is None else _late_per_day(spark, lake, view)
     # Those that are corrected, too: an instance of Dagster that is new has never heard of them.
     corrected = corrected_through(lake, view, map(date.fromisoformat, per_day))

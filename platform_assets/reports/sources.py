@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from platform_assets.reports.errors import DimensionError
 from quality import NotBuiltYet, Pin, Pins, role_of_corrections, role_of_log, role_of_updates
 from streaming.base import BATCH, literal
-from streaming.declare import Joined, Operator, Pipeline, Stream, TableSpec, TwoSided, Windowed
+from streaming.declare import Joined, Operator, OverWindows, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log, valid
 from streaming.operators import Progress, runtime_of
@@ -103,7 +103,7 @@ class Sources:
 
         Of pairs and rows without one it is all that the joint clock has passed.
         """
-        timed = [of for of in self.pipeline.operators if isinstance(of, Windowed | TwoSided | Joined)]
+        timed = [of for of in self.pipeline.operators if isinstance(of, OverWindows | Joined)]
         pinned = [(operator, self.pins.pin(operator.name)) for operator in timed]
         if self.lake.cut is None:
             marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]

@@ -31,6 +31,7 @@ from streaming.declare.operator import (
     TableSpec,
     corrections_of,
 )
+from streaming.declare.over_windows import OverWindows
 from streaming.declare.packages import modules, package_of, packages
 from streaming.declare.pinned import Pinned
 from streaming.declare.pipeline import Pipeline

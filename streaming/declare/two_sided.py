@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from streaming.base import (
-    DAY,
-    EVENT_TIME,
     DeclarationError,
     check_column_name,
     check_name,
@@ -18,7 +15,7 @@ from streaming.base import (
     check_type,
     interval,
 )
-from streaming.declare.columns import ColumnSpec, failed_of_sides, log_columns, read_from_log
+from streaming.declare.columns import ColumnSpec, failed_of_sides, log_columns
 from streaming.declare.join_keys import InputSide, check_keys_there, keys_of
 from streaming.declare.operator import (
     CORRECTIONS,
@@ -27,33 +24,20 @@ from streaming.declare.operator import (
     LATE,
     STATE,
     OnError,
-    Operator,
     TableSpec,
     check_on_error,
 )
+from streaming.declare.over_windows import OverWindows
 from streaming.declare.stream import Stream
 from streaming.windows import Window
 
 LateRows = Literal["correct", "drop"]
 """`correct`: late rows wait for the scheduled correction of their window's day. `drop`: they change no result."""
 _POLICIES = ("correct", "drop")
-_ADDED = {
-    "": (ColumnSpec("_written_at", "When the row was written.", "timestamp"),),
-    CORRECTIONS: (
-        ColumnSpec("_late_rows", "How many rows of the window came late, on either side.", "bigint"),
-        ColumnSpec(
-            "_retracted", "Whether what was published of the window is void, and nothing stands for it.", "boolean"
-        ),
-        ColumnSpec("_through_left", "The batch of the left log up to which rows are counted.", "bigint"),
-        ColumnSpec("_through_right", "The batch of the right log up to which rows are counted.", "bigint"),
-        ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
-    ),
-    CURRENT: (ColumnSpec("_corrected", "Whether a correction stands for the first results.", "boolean"),),
-}
 
 
 @dataclass(frozen=True)
-class TwoSided(Operator):
+class TwoSided(OverWindows):
     """The rows of two streams that have the same key, brought together window by window.
 
     `on` names the keys, such as `("id",)`, or maps the left stream's to the right one's where they are called
@@ -88,15 +72,6 @@ class TwoSided(Operator):
     def _check_values(self) -> None:
         _check_result_names(f"{self.kind_name} {self.name!r}", self.values, self.identity)
 
-    @property
-    @abstractmethod
-    def values(self) -> tuple[str, ...]:
-        """The columns that are computed."""
-
-    @abstractmethod
-    def value_columns(self) -> tuple[ColumnSpec, ...]:
-        """The computed columns: what they mean, and which columns of the logs they are computed from."""
-
     @cached_property
     def sides_on(self) -> Mapping[str, str]:
         """The keys of the left stream, each with that of the right one."""
@@ -114,23 +89,10 @@ class TwoSided(Operator):
         return tuple(dict.fromkeys((self.left, self.right)))
 
     @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        """First results, open sessions where windows merge, and corrections where they are declared."""
-        about = f": {self.description}" if self.description else ""
+    def own_tables(self) -> tuple[TableSpec, ...]:
+        """Open sessions, where windows merge."""
         state = TableSpec(STATE, f"Open sessions of {self.kind_name} {self.name}", is_result=False, is_state=True)
-        corrections = TableSpec(
-            CORRECTIONS, f"Corrections of {self.kind_name} {self.name}", written_by="backfill", keeps_history=True
-        )
-        return (
-            TableSpec("", f"First results of {self.kind_name} {self.name}{about}"),
-            *([state] if self.window.merging else []),
-            *([corrections] if self.late == "correct" else []),
-        )
-
-    @property
-    def tells_late(self) -> bool:
-        """Those of either side."""
-        return True
+        return (state,) if self.window.merging else ()
 
     @property
     def joins_clocks(self) -> bool:
@@ -163,7 +125,17 @@ class TwoSided(Operator):
         """Keys, window, values, then what the table with this suffix adds."""
         if suffix == FAILED and self.diverts:
             return tuple(failed_of_sides(self.reads, windowed=True))
-        return _two_sided_columns(self.sides, self.window, self.value_columns(), suffix)
+        if suffix == LATE:
+            start, end, _ = self._bounds
+            return (*self.key_columns(), start, end, *_late(self.sides))
+        return super().columns_of(suffix)
+
+    def key_columns(self) -> Iterator[ColumnSpec]:
+        """Those of the left stream, with those of the right one that they are equal to."""
+        meanings = {spec.name: spec.meaning for spec in log_columns(self.left)}
+        for ours, theirs in self.sides_on.items():
+            of = tuple(dict.fromkeys(((self.left.name, ours), (self.right.name, theirs))))
+            yield ColumnSpec(ours, f"Key. {meanings.get(ours, '')}".strip(), self.left.types.get(ours), of)
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -171,14 +143,14 @@ class TwoSided(Operator):
         return tuple(self.sides_on)
 
     @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns that tell to which key and window a result belongs; one of these may have several results."""
-        return (*self.by, "window_start", "window_end")
+    def gives_many(self) -> bool:
+        """A pair each, or whatever a function gives."""
+        return True
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of a result that are a function of the rows: identity, then values."""
-        return (*self.identity, *self.values)
+    def counted_through(self) -> Mapping[str, Stream]:
+        """A column for each side."""
+        return {f"_through_{side.name}": side.stream for side in self.sides}
 
 
 def _check_two_sided_types(kind: str, given: Mapping[str, object]) -> None:
@@ -247,30 +219,6 @@ def _check_result_names(what: str, values: Iterable[str], identity: tuple[str, .
                 f"({', '.join(identity)}); rename it."
             )
         names.add(name.lower())
-
-
-def _two_sided_columns(
-    sides: tuple[InputSide, InputSide], window: Window, values: tuple[ColumnSpec, ...], suffix: str
-) -> tuple[ColumnSpec, ...]:
-    """The columns of the table with this suffix; none where there is no such table for people."""
-    bounds = tuple(one for side in sides for one in read_from_log(side.stream, EVENT_TIME, *window.expressions))
-    bounds = tuple(dict.fromkeys(bounds))
-    start = ColumnSpec("window_start", "Start of the window, inclusive.", "timestamp", bounds)
-    end = ColumnSpec("window_end", "End of the window, exclusive.", "timestamp", bounds)
-    if suffix == LATE:
-        return (*_keys(sides), start, end, *_late(sides))
-    if suffix not in _ADDED:
-        return ()
-    day = ColumnSpec(DAY, "Date of the window's start, UTC.", "date", bounds)
-    return (*_keys(sides), start, end, *values, *_ADDED[suffix], day)
-
-
-def _keys(sides: tuple[InputSide, InputSide]) -> Iterator[ColumnSpec]:
-    left, right = sides
-    meanings = {spec.name: spec.meaning for spec in log_columns(left.stream)}
-    for ours, theirs in zip(left.keys, right.keys, strict=True):
-        of = tuple(dict.fromkeys(((left.stream.name, ours), (right.stream.name, theirs))))
-        yield ColumnSpec(ours, f"Key. {meanings.get(ours, '')}".strip(), left.stream.types.get(ours), of)
 
 
 def _late(sides: tuple[InputSide, InputSide]) -> Iterator[ColumnSpec]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from streaming.base import (
-    DAY,
-    EVENT_TIME,
     DeclarationError,
     FrozenMapping,
     check_column_name,
@@ -30,39 +28,17 @@ from streaming.declare.operator import (
     STATE,
     UPDATES,
     OnError,
-    Operator,
     TableSpec,
     check_on_error,
 )
+from streaming.declare.over_windows import VOID, WRITTEN, OverWindows
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
 from streaming.windows import Window
 
-_WRITTEN_AT = ColumnSpec("_written_at", "When the row was written.", "timestamp")
-_THROUGH = ColumnSpec("_through_batch", "The batch of the log up to which rows are counted.", "bigint")
-_RETRACTED = ColumnSpec(
-    "_retracted", "Whether what was published of the window is void, and nothing stands for it.", "boolean"
-)
-_ADDED = {
-    "": (_WRITTEN_AT,),
-    CORRECTIONS: (
-        ColumnSpec("_late_rows", "How many rows of the window came late.", "bigint"),
-        _RETRACTED,
-        _THROUGH,
-        ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
-    ),
-    UPDATES: (
-        ColumnSpec("_batch", "The batch of the log that brought the late rows, or closed the session.", "bigint"),
-        _RETRACTED,
-        _WRITTEN_AT,
-    ),
-    OPEN: (_THROUGH, _WRITTEN_AT),
-    CURRENT: (ColumnSpec("_corrected", "Whether an update or a correction stands for the first result.", "boolean"),),
-}
-
 
 @dataclass(frozen=True)
-class Windowed(Operator):
+class Windowed(OverWindows):
     """Results of stream `of` per key (`by`) and window, over the rows for which `where` is true.
 
     What is computed is either `aggregates` or a full-window `function`. With `distinct`, rows of one window that agree
@@ -133,29 +109,40 @@ class Windowed(Operator):
         return (self.of,)
 
     @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        """First results, and where declared updates, open windows and corrections."""
-        about = f": {self.description}" if self.description else ""
-        first = TableSpec("", f"First results of view {self.name}{about}")
+    def own_tables(self) -> tuple[TableSpec, ...]:
+        """State, and where declared updates and open windows."""
         updates = TableSpec(UPDATES, f"Updates of view {self.name} by late rows")
         open_ = TableSpec(OPEN, f"Open windows of view {self.name}, provisional", is_result=False, is_replaced=True)
         state = TableSpec(STATE, f"What view {self.name} keeps between steps", is_result=False, is_state=True)
-        corrections = TableSpec(
-            CORRECTIONS, f"Corrections of view {self.name}", written_by="backfill", keeps_history=True
-        )
-        return (
-            first,
-            *([updates] if self.updated else []),
-            *([open_] if self.early is not None else []),
-            state,
-            *([corrections] if self.corrected else []),
-        )
+        return (*([updates] if self.updated else []), *([open_] if self.early is not None else []), state)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, window, aggregates or the function's results, then what the table with this suffix adds."""
         if suffix == FAILED and self.diverts:
             return tuple(failed_of_view(self.of))
-        return _view_columns(self.of, self.window, self.by, self.aggregates, self.function, suffix)
+        if suffix == LATE:
+            start, end, _ = self._bounds
+            shown = {"_watermark", "_batch", *self.of.columns}
+            return (start, end, *_as_read(self.of, (spec for spec in log_columns(self.of) if spec.name in shown)))
+        return super().columns_of(suffix)
+
+    def key_columns(self) -> Iterable[ColumnSpec]:
+        """Those of the log."""
+        return key_columns(self.of, self.by)
+
+    def value_columns(self) -> Iterable[ColumnSpec]:
+        """Those of the aggregates, or of the function."""
+        of = self.of
+        return _of_aggregates(of, self.aggregates) if self.function is None else _of_function(of, self.function)
+
+    @property
+    def _added(self) -> Mapping[str, tuple[ColumnSpec, ...]]:
+        added = super()._added
+        batch = ColumnSpec(
+            "_batch", "The batch of the log that brought the late rows, or closed the session.", "bigint"
+        )
+        through = next(spec for spec in added[CORRECTIONS] if spec.name in self.counted_through)
+        return {**added, UPDATES: (batch, VOID, WRITTEN), OPEN: (through, WRITTEN)}
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -184,16 +171,6 @@ class Windowed(Operator):
         return (CORRECTIONS, UPDATES, OPEN, LATE, STATE, CURRENT, *([FAILED] if self.diverts else []))
 
     @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns that identify one result: keys, then window bounds."""
-        return (*self.by, "window_start", "window_end")
-
-    @property
-    def tells_late(self) -> bool:
-        """The pairs of row and window that came after their window was closed."""
-        return True
-
-    @property
     def result_key(self) -> tuple[str, ...]:
         """Those that identify it."""
         return self.identity
@@ -204,14 +181,14 @@ class Windowed(Operator):
         return tuple(self.aggregates) if self.function is None else self.function.columns
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of a result that are a function of the rows: identity, then values."""
-        return (*self.identity, *self.values)
+    def gives_many(self) -> bool:
+        """True of a function."""
+        return self.function is not None
 
     @property
-    def corrected(self) -> bool:
-        """True if late pairs wait for a scheduled correction, at least those that come very late."""
-        return self.late != "drop"
+    def counted_through(self) -> Mapping[str, Stream]:
+        """One column, because there is one log."""
+        return {"_through_batch": self.of}
 
     @property
     def updated(self) -> bool:
@@ -222,30 +199,6 @@ class Windowed(Operator):
     def lateness(self) -> timedelta:
         """The allowed lateness; zero where the stream process corrects nothing."""
         return timedelta() if self.allowed_lateness is None else interval(self.allowed_lateness)
-
-
-def _view_columns(
-    stream: Stream,
-    window: Window,
-    by: tuple[str, ...],
-    aggregates: Mapping[str, Aggregate],
-    function: WindowFunction | None,
-    suffix: str,
-) -> tuple[ColumnSpec, ...]:
-    """The columns of the table with this suffix of a view over `stream`; none where it has no such table for people."""
-    bounds = read_from_log(stream, EVENT_TIME, *window.expressions)
-    start = ColumnSpec("window_start", "Start of the window, inclusive.", "timestamp", bounds)
-    end = ColumnSpec("window_end", "End of the window, exclusive.", "timestamp", bounds)
-    if suffix == LATE:
-        added = {"_watermark", "_batch"}
-        log = log_columns(stream)
-        late = tuple(spec for spec in log if spec.name in added or spec.name in stream.columns)
-        return (start, end, *_as_read(stream, late))
-    if suffix not in _ADDED:
-        return ()
-    day = ColumnSpec(DAY, "Date of the window's start, UTC.", "date", bounds)
-    values = _of_aggregates(stream, aggregates) if function is None else _of_function(stream, function)
-    return (*key_columns(stream, by), start, end, *values, *_ADDED[suffix], day)
 
 
 def _of_aggregates(stream: Stream, aggregates: Mapping[str, Aggregate]) -> Iterator[ColumnSpec]:
@@ -261,7 +214,7 @@ def _of_function(stream: Stream, function: WindowFunction) -> Iterator[ColumnSpe
         yield ColumnSpec(column.name, f"Result of `{function.name}`. {column.comment}".strip(), column.type, everything)
 
 
-def _as_read(stream: Stream, columns: tuple[ColumnSpec, ...]) -> Iterator[ColumnSpec]:
+def _as_read(stream: Stream, columns: Iterable[ColumnSpec]) -> Iterator[ColumnSpec]:
     """Columns of the log as a read of it shows them."""
     for spec in columns:
         yield ColumnSpec(spec.name, spec.meaning, spec.type, ((stream.name, spec.name),))

@@ -15,17 +15,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming import joins, keyed, views
+from streaming import keyed
 from streaming.base import AT, DAY, ORIGIN, from_micros, literal, optional_micros
-from streaming.declare import CORRECTIONS, UNMATCHED, Delivery, Joined, Keyed, Operator, TwoSided, Windowed
+from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Delivery, Joined, Keyed, Operator, OverWindows
 from streaming.deliveries.computed import chosen_rows, may_fail
-from streaming.joins import (
-    current_rows,
-    numbered_corrections,
-    read_two_sided_corrections,
-    voided_rows,
-    with_reasons,
-)
+from streaming.joins import current_rows, voided_rows, with_reasons
 from streaming.keyed import current_results
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
@@ -33,8 +27,10 @@ from streaming.sinks import REASON, RESULT_ID
 from streaming.spark import as_json, exact_json, guarded
 from streaming.tables import delta, newest_commits
 from streaming.views import (
-    PinnedView,
     current_with_reasons,
+    pinned_windows,
+    read_corrections,
+    read_first,
     read_updates,
     updated_through,
 )
@@ -163,14 +159,14 @@ class Keyless(Changing):
 
 
 class LookAtCorrected(Look, Generic[Corrects]):
-    """First results and corrections of an operator, as its tables had them at one moment."""
+    """First results, updates and corrections of an operator, as its tables had them at one moment."""
 
     def __init__(self, of: Keyless, pinned: PinnedTables[Corrects]) -> None:
         self._of = of
         self._operator = pinned.operator
         self._lake = of.lake
-        self._version, self._corrections = pinned.versions[""], pinned.versions[CORRECTIONS]
-        self._first = delta.open_table(of.lake.table(pinned.operator), self._version)
+        self._versions = pinned.versions
+        self._first = delta.open_table(of.lake.table(pinned.operator), pinned.versions[""])
 
     def seen(self, before: Seen) -> Seen:
         closed = optional_micros(Progress.of(self._operator, self._first).watermark)
@@ -178,7 +174,7 @@ class LookAtCorrected(Look, Generic[Corrects]):
             Seen(),
             revision=before.revision,
             closed=NOTHING_CLOSED if closed is None else closed,
-            corrections=self._corrections,
+            corrections=self._versions[CORRECTIONS],
             of_generation=generation_of(self._first),
         )
 
@@ -187,71 +183,73 @@ class LookAtCorrected(Look, Generic[Corrects]):
         anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again > 0
         return anew or before.of_generation != generation_of(self._first)
 
+    def _corrected_since(self, before: Seen) -> set[date]:
+        """The days that were corrected since."""
+        table = delta.open_table(self._lake.table(self._operator, CORRECTIONS), self._versions[CORRECTIONS])
+        return corrected_since(before.corrections, table)
+
 
 def _text(of: list[Column]) -> Column:
     parts = F.struct(*(part.alias(f"_{place}") for place, part in enumerate(of)))
     return F.sha2(exact_json(parts), 256)
 
 
-class ChangingView(Changing):
-    """A view: first results, updates and corrections."""
+class ChangingOverWindows(Keyless):
+    """An operator over windows: first results, updates and corrections.
 
-    operator: Windowed
+    Results are known by key and window; where there may be several of these, they are numbered.
+    """
+
+    operator: OverWindows
     time = "window_start"
 
-    def __init__(self, lake: Lake, delivery: Delivery, view: Windowed) -> None:
-        super().__init__(lake, delivery, view)
-        self.identity = self.kept = view.identity
-        self.columns = view.columns
+    def __init__(self, lake: Lake, delivery: Delivery, operator: OverWindows) -> None:
+        super().__init__(lake, delivery, operator, operator.columns)
+        if operator.result_key:
+            self.identity = self.kept = operator.result_key
+            self.columns = operator.columns
 
     def look(self) -> Look | None:
-        pinned = PinnedView.now(self.lake, self.operator)
-        return None if pinned.first == delta.BEFORE else _LookAtView(self.lake, self.delivery, pinned)
+        pinned = pinned_windows(self.lake, self.operator)
+        return None if pinned.versions[""] == delta.BEFORE else _LookAtWindows(self, pinned)
 
 
-class _LookAtView(Look):
-    def __init__(self, lake: Lake, delivery: Delivery, pinned: PinnedView) -> None:
-        self._lake = lake
-        self._delivery = delivery
-        self._view = pinned.view
-        self._at = pinned
-        self._first = delta.open_table(lake.first(pinned.view), pinned.first)
-
+class _LookAtWindows(LookAtCorrected[OverWindows]):
     def seen(self, before: Seen) -> Seen:
-        view = self._view
-        closed = optional_micros(Progress.of(view, self._first).watermark)
-        return replace(
-            Seen(),
-            revision=before.revision,
-            closed=NOTHING_CLOSED if closed is None else closed,
-            updates=updated_through(self._lake, view, self._at.updates) if view.updated else -1,
-            corrections=self._at.corrections,
-            of_generation=generation_of(self._first),
-        )
+        operator, updates = self._operator, self._versions.get(UPDATES, delta.BEFORE)
+        through = updated_through(self._lake, operator, updates) if operator.updated else -1
+        return replace(super().seen(before), updates=through)
 
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
-        """A late row may join sessions of several days, of which each is compared."""
-        view, lake = self._view, self._lake
-        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again
-        if anew or view.window.merging or before.of_generation != generation_of(self._first):
+        """A session may become one with those of other days, and so may results that share a key without a window."""
+        operator, lake = self._operator, self._lake
+        key = () if operator.result_key else self._of.key
+        beyond_days = operator.window.merging or (key and "window_start" not in [sql.strip("`") for sql in key])
+        if beyond_days or self._anew(before):
             return None
-        since = view.window.closed_by(from_micros(before.closed))
-        days = days_of(views.read_first(spark, lake, view, self._at.first).where(F.col("window_end") > literal(since)))
-        updates = read_updates(spark, lake, view, self._at.updates)
+        since = operator.window.closed_by(from_micros(before.closed))
+        first = read_first(spark, lake, operator, self._versions[""])
+        days = days_of(first.where(F.col("window_end") > literal(since)))
+        updates = self._updates(spark)
         if updates is not None:
             days |= days_of(updates.where(F.col("_batch") > before.updates))
-        corrections = delta.open_table(lake.table(view, CORRECTIONS), self._at.corrections)
-        return frozenset(days | corrected_since(before.corrections, corrections))
+        return frozenset(days | self._corrected_since(before))
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        view, lake = self._view, self._lake
-        current = current_with_reasons(
-            views.read_first(spark, lake, view, self._at.first),
-            views.read_corrections(spark, lake, view, self._at.corrections),
-            view,
-            read_updates(spark, lake, view, self._at.updates),
-        )
-        return chosen(current, self._delivery)
+        operator, lake = self._operator, self._lake
+        first = read_first(spark, lake, operator, self._versions[""])
+        corrections = read_corrections(spark, lake, operator, self._versions[CORRECTIONS])
+        current = current_with_reasons(first, corrections, operator, self._updates(spark))
+        if operator.result_key:
+            return chosen(current, self._of.delivery)
+        # A text, because values may be such as have no order.
+        values = as_json(F.col(name) for name in operator.values)
+        number = F.row_number().over(SortedBy.partitionBy(*operator.identity).orderBy(values))
+        own = [*(F.col(name) for name in operator.identity), number]
+        return self._of.identified(current, own, [F.col("window_start"), F.col("window_end"), values])
+
+    def _updates(self, spark: SparkSession) -> DataFrame | None:
+        return read_updates(spark, self._lake, self._operator, self._versions.get(UPDATES, delta.BEFORE))
 
 
 class ChangingKeyed(Keyless):
@@ -274,16 +272,15 @@ class _LookAtKeyed(LookAtCorrected[Keyed]):
         if self._of.key or self._anew(before):
             return None
         operator, lake = self._operator, self._lake
-        first = delta.read(spark, lake.table(operator), self._version)
-        corrections = delta.open_table(lake.table(operator, CORRECTIONS), self._corrections)
+        first = delta.read(spark, lake.table(operator), self._versions[""])
         # No step emits anything for a time that the clock had passed before it.
         new = days_of(first.where(F.col(AT) >= literal(from_micros(before.closed))))
-        return frozenset(new | corrected_since(before.corrections, corrections))
+        return frozenset(new | self._corrected_since(before))
 
     def rows(self, spark: SparkSession) -> DataFrame:
         operator, lake = self._operator, self._lake
-        corrections = keyed.read_corrections(spark, lake, operator, "", self._corrections)
-        current = current_results(delta.read(spark, lake.table(operator), self._version), corrections, operator)
+        corrections = keyed.read_corrections(spark, lake, operator, "", self._versions[CORRECTIONS])
+        current = current_results(delta.read(spark, lake.table(operator), self._versions[""]), corrections, operator)
         reason = F.when(F.col("_corrected"), "correction").otherwise("first").alias(REASON)
         results = current.select(*current.columns, reason).drop("_corrected")
         # A text, because values may be such as have no order.
@@ -291,44 +288,6 @@ class _LookAtKeyed(LookAtCorrected[Keyed]):
         own = [F.col(f"`{name}`") for name in (*operator.by, AT)]
         number = F.row_number().over(SortedBy.partitionBy(*own).orderBy(values))
         return self._of.identified(results, [*own, number], [F.col(AT), values])
-
-
-class ChangingTwoSided(Keyless):
-    """A window join or a co-group: first results and corrections. Results of one key and window are numbered."""
-
-    operator: TwoSided
-    time = "window_start"
-
-    def __init__(self, lake: Lake, delivery: Delivery, operator: TwoSided) -> None:
-        super().__init__(lake, delivery, operator, operator.columns)
-
-    def look(self) -> Look | None:
-        pinned = PinnedTables.now(self.lake, self.operator, CORRECTIONS)
-        return None if pinned.versions[""] == delta.BEFORE else _LookAtTwoSided(self, pinned)
-
-
-class _LookAtTwoSided(LookAtCorrected[TwoSided]):
-    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
-        """A session may become one with those of other days, and so may results that share a key without a window."""
-        operator, lake, key = self._operator, self._lake, self._of.key
-        beyond_days = operator.window.merging or (key and "window_start" not in [sql.strip("`") for sql in key])
-        if beyond_days or self._anew(before):
-            return None
-        since = operator.window.closed_by(from_micros(before.closed))
-        first = joins.read_first(spark, lake, operator, self._version).where(F.col("window_end") > literal(since))
-        corrections = delta.open_table(lake.table(operator, CORRECTIONS), self._corrections)
-        return frozenset(days_of(first) | corrected_since(before.corrections, corrections))
-
-    def rows(self, spark: SparkSession) -> DataFrame:
-        operator, lake = self._operator, self._lake
-        corrections = read_two_sided_corrections(spark, lake, operator, self._corrections)
-        first = joins.read_first(spark, lake, operator, self._version)
-        current = current_with_reasons(first, numbered_corrections(corrections), operator)
-        # A text, because values may be such as have no order.
-        values = as_json(F.col(name) for name in operator.values)
-        number = F.row_number().over(SortedBy.partitionBy(*operator.identity).orderBy(values))
-        own = [*(F.col(name) for name in operator.identity), number]
-        return self._of.identified(current, own, [F.col("window_start"), F.col("window_end"), values])
 
 
 class ChangingJoin(Keyless):

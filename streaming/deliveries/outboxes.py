@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import singledispatch
-from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import joins, views
 from streaming.base import AT, BATCH, FIRST_INSTANT, ORIGIN, WRITTEN_AT, DeclarationError, FencedError, to_micros
 from streaming.declare import (
     CHANGES,
@@ -26,13 +24,13 @@ from streaming.declare import (
     Joined,
     Keyed,
     Operator,
+    OverWindows,
     Selected,
     Stream,
-    TwoSided,
     Windowed,
 )
 from streaming.deliveries.changes import ChangesOutbox
-from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingTwoSided, ChangingView
+from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingOverWindows
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import recorded_by
 from streaming.deliveries.outbox import UNIT, Outbox
@@ -44,7 +42,7 @@ from streaming.operators import Progress, generation_of
 from streaming.sinks import REVISION, TIME
 from streaming.spark import exact_json
 from streaming.tables import FileIndex, delta, read_files
-from streaming.views import late_pairs, late_rows
+from streaming.views import late_pairs, late_rows, read_first
 
 _VALUES = "_values"
 
@@ -175,24 +173,15 @@ class _EnrichmentOutbox(Outbox):
         return rows.withColumns({UNIT: unit, REVISION: F.unix_micros(AT), TIME: F.col(AT)})
 
 
-Of = TypeVar("Of", Windowed, TwoSided)
-
-
-class _FirstOutbox(Outbox, Generic[Of]):
-    """A unit is the end of a window, in microseconds: results with one end are published by the same step.
-
-    `order` is that of results with one end; `read` reads the first results of the operator.
-    """
+class _FirstOutbox(Outbox):
+    """A unit is the end of a window, in microseconds: results with one end are published by the same step."""
 
     begin = to_micros(FIRST_INSTANT)
 
-    def __init__(
-        self, lake: Lake, of: Of, order: tuple[str, ...], read: Callable[[SparkSession, Lake, Of], DataFrame]
-    ) -> None:
+    def __init__(self, lake: Lake, of: OverWindows) -> None:
         self._lake = lake
-        self._of: Of = of
-        self._read: Callable[[SparkSession, Lake, Of], DataFrame] = read
-        self.order = order
+        self._of = of
+        self.order = of.columns if of.gives_many else of.identity
 
     def generation(self) -> int:
         return Progress.now(self._lake, self._of).generation
@@ -203,7 +192,7 @@ class _FirstOutbox(Outbox, Generic[Of]):
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         ends = F.unix_micros("window_end")
-        results = self._read(spark, self._lake, self._of).where((ends >= since) & (ends < until))
+        results = read_first(spark, self._lake, self._of).where((ends >= since) & (ends < until))
         return results.withColumns({UNIT: ends, REVISION: ends, TIME: F.col("window_start")})
 
 
@@ -238,6 +227,7 @@ class _LogOutbox(Outbox):
 
     begin = 0
     of_log = True
+    order: tuple[str, ...] = ("_origin",)
 
     def __init__(self, lake: Lake, delivery: Delivery) -> None:
         self._lake = lake
@@ -246,8 +236,6 @@ class _LogOutbox(Outbox):
         self._files = LogFiles(lake, delivery.stream)
         self._sizes: dict[int, int] = {}
         self._newest = -1
-        pairs = delivery.what == "late" and isinstance(delivery.of, Windowed)
-        self.order: tuple[Column | str, ...] = ("_origin", "window_start") if pairs else ("_origin",)
 
     def generation(self) -> int:
         # A log is never built anew.
@@ -277,9 +265,24 @@ class _LogOutbox(Outbox):
             return rejected.withColumns({**named, TIME: F.col("_ingested_at"), REVISION: F.col("_batch")})
         rows = self._files.with_batches(spark, since - 1, until - 1)
         if self._delivery.what == "late":
-            of = self._delivery.of
-            rows = late_pairs(rows, of) if isinstance(of, Windowed) else late_rows(rows, self._stream)
+            rows = self._late(rows)
         return rows.withColumns({**named, REVISION: F.unix_micros(self._stream.event_time)})
+
+    def _late(self, rows: DataFrame) -> DataFrame:
+        return late_rows(rows, self._stream)
+
+
+class _LatePairsOutbox(_LogOutbox):
+    """A row comes once for each window of a view for which it is late."""
+
+    order = ("_origin", "window_start")
+
+    def __init__(self, lake: Lake, delivery: Delivery, view: Windowed) -> None:
+        super().__init__(lake, delivery)
+        self._view = view
+
+    def _late(self, rows: DataFrame) -> DataFrame:
+        return late_pairs(rows, self._view)
 
 
 class _RowsOutbox(Outbox):
@@ -335,15 +338,15 @@ def _(of: Delivery, delivery: Delivery, lake: Lake) -> Outbox:
 
 
 @outbox_for.register
+def _of_windows(of: OverWindows, delivery: Delivery, lake: Lake) -> Outbox:
+    if delivery.what == "current":
+        return ChangesOutbox(lake, delivery, ChangingOverWindows(lake, delivery, of))
+    return _FirstOutbox(lake, of)
+
+
+@outbox_for.register
 def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
-    match delivery.what:
-        case "late":
-            return _LogOutbox(lake, delivery)
-        case "current":
-            return ChangesOutbox(lake, delivery, ChangingView(lake, delivery, of))
-    # A function may give several results for one window.
-    values = of.values if of.function is not None else ()
-    return _FirstOutbox(lake, of, (*of.identity, *values), views.read_first)
+    return _LatePairsOutbox(lake, delivery, of) if delivery.what == "late" else _of_windows(of, delivery, lake)
 
 
 @outbox_for.register
@@ -363,14 +366,6 @@ def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
         return ChangesOutbox(lake, delivery, ChangingJoin(lake, delivery, of))
     return _RowsOutbox(lake, delivery, of, (ORIGIN,))
-
-
-@outbox_for.register
-def _(of: TwoSided, delivery: Delivery, lake: Lake) -> Outbox:
-    if delivery.what == "current":
-        return ChangesOutbox(lake, delivery, ChangingTwoSided(lake, delivery, of))
-    # A key and window may have several results.
-    return _FirstOutbox(lake, of, of.columns, joins.read_first)
 
 
 @outbox_for.register

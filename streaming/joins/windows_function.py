@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from streaming.base import Encoder, FunctionError, computes_as_sql, encoder, from_micros, python_values, raised
 from streaming.declare import CoGroupFunction, described
-from streaming.joins.windows_rows import LEFT, RIGHT
 from streaming.keyed import row_class
+
+LEFT, RIGHT = "_left", "_right"
+"""The columns that hold the row of a pair, or in a group the rows, of either side."""
 
 ERROR = "_error"
 """The column with why there are no results, beside columns that users have named."""

@@ -35,5 +35,5 @@ from streaming.operators.retained import (
 )
 from streaming.operators.runtime import OperatorRuntime, Step, Written, runtime_of
 from streaming.operators.state import StateCleaner, clean_state
-from streaming.operators.stepped import Batches, SteppedRuntime, in_pieces, rows_per_step, slices
+from streaming.operators.stepped import Batches, SteppedRuntime, Steps, in_pieces, rows_per_step, slices
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch

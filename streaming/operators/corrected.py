@@ -1,4 +1,4 @@
-"""The progress of each day's correction, of an operator over several logs: the table of corrections records it."""
+"""The progress of each day's correction, in each log that its operator follows: the table of corrections records it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from pyspark.errors import PySparkException
 from streaming.base import CorrectionsFailed, FencedError, FunctionError, counted, optional_instant, to_micros
 from streaming.declare import Operator
 from streaming.operators.generations import generation_of
-from streaming.operators.progress import Progress
+from streaming.operators.progress import Progress, first_number
 from streaming.spark import cause_in_words, function_errors
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
+_OLD_THROUGH = "corrected.{}"
+"""The name that versions before 0.2 gave it in tables of views."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,12 @@ class Corrected:
     @classmethod
     def of(cls, operator: Operator, day: date, table: DeltaTable | None) -> Corrected:
         """The point to which the day is corrected, as an open table of corrections records it."""
-        names = {stream.name: _THROUGH.format(day.isoformat(), stream.name) for stream in operator.follows}
-        through = {name: None if table is None else table.transaction_version(key) for name, key in names.items()}
-        clock = None if table is None else table.transaction_version(_CLOCK.format(day.isoformat()))
+        text, streams = day.isoformat(), [stream.name for stream in operator.follows]
+        old = [_OLD_THROUGH.format(text)] if len(streams) == 1 else []
+        through = {name: first_number(table, _THROUGH.format(text, name), *old) for name in streams}
         return cls(
-            {name: -1 if number is None else number for name, number in through.items()}, optional_instant(clock)
+            {name: -1 if batch is None else batch for name, batch in through.items()},
+            optional_instant(first_number(table, _CLOCK.format(text))),
         )
 
     def lacks(self, newest: Mapping[str, int]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Self
 
 from deltalake import DeltaTable
@@ -58,11 +59,7 @@ class Progress:
         """The progress that an open table records; nothing is followed where there is no table yet."""
         streams = [stream.name for stream in operator.follows]
         alone = len(streams) == 1
-
-        def number(*names: str) -> int | None:
-            numbers = (None if table is None else table.transaction_version(name) for name in names)
-            return next((each for each in numbers if each is not None), None)
-
+        number = partial(first_number, table)
         through = {name: number(_THROUGH.format(name), *([_OLD_THROUGH] if alone else [])) for name in streams}
         marks = {
             name: number(_WATERMARK.format(name), _OLD_WATERMARK if alone else _OLD_WATERMARK_OF.format(name))
@@ -158,6 +155,12 @@ class Progress:
         if len(self.through) == 1:
             return f"batch {max(self.through.values()):,}"
         return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())
+
+
+def first_number(table: DeltaTable | None, *names: str) -> int | None:
+    """The number that an open table keeps under the first of the `names` under which it has one."""
+    numbers = (None if table is None else table.transaction_version(name) for name in names)
+    return next((each for each in numbers if each is not None), None)
 
 
 def moved_on(operator: Operator, before: str, there: str) -> FencedError:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import RETRACTED, DeclarationError, ViewError, literal
-from streaming.declare import Windowed
+from streaming.declare import CORRECTIONS, UPDATES, OverWindows
 from streaming.lake import Lake
 from streaming.log import head
-from streaming.operators import Progress, check_followed, generation_of
+from streaming.operators import PinnedTables, Progress, check_followed, generation_of, versions_now
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
-from streaming.views.kinds import OfWindows, kind_of
+from streaming.views.kinds import kind_of
 
 _WINDOW_ID = "_window_id"
+Of = TypeVar("Of", bound=OverWindows)
 
 
 def current_results(
-    first: DataFrame, corrections: DataFrame | None, view: OfWindows, updates: DataFrame | None = None
+    first: DataFrame, corrections: DataFrame | None, view: OverWindows, updates: DataFrame | None = None
 ) -> DataFrame:
     """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
 
@@ -34,7 +36,7 @@ def current_results(
 
 
 def current_with_reasons(
-    first: DataFrame, corrections: DataFrame | None, view: OfWindows, updates: DataFrame | None = None
+    first: DataFrame, corrections: DataFrame | None, view: OverWindows, updates: DataFrame | None = None
 ) -> DataFrame:
     """The current results with `_reason` instead of `_corrected`.
 
@@ -50,14 +52,16 @@ def current_with_reasons(
     if updates is not None:
         layers.append(layer(updates, F.col("_batch"), "update", ~F.col(RETRACTED)))
     if corrections is not None:
-        layers.append(layer(corrections, F.col("_through_batch"), "correction", ~F.col(RETRACTED)))
+        # Of several logs the batches together: none ever becomes shorter.
+        through = reduce(Column.__add__, map(F.col, view.counted_through))
+        layers.append(layer(corrections, through, "correction", ~F.col(RETRACTED)))
     if len(layers) == 1:
         return layers[0].select(*columns)
     corrected = _newest(layers[1:], view)
     return _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns)
 
 
-def _newest(layers: list[DataFrame], view: OfWindows) -> DataFrame:
+def _newest(layers: list[DataFrame], view: OverWindows) -> DataFrame:
     """The results of each window in the layer that has seen most batches; of two that have, in the later one."""
     results = reduce(
         DataFrame.unionByName, [layer.withColumn("_layer", F.lit(number)) for number, layer in enumerate(layers)]
@@ -67,49 +71,57 @@ def _newest(layers: list[DataFrame], view: OfWindows) -> DataFrame:
     return identified.withColumn("_rank", F.rank().over(same)).where("_rank = 1").drop("_rank", "_layer", _WINDOW_ID)
 
 
-def _not_corrected(first: DataFrame, corrected: DataFrame, view: OfWindows) -> DataFrame:
+def _not_corrected(first: DataFrame, corrected: DataFrame, view: OverWindows) -> DataFrame:
     """The first results for whose window nothing else stands."""
     same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
     return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")
 
 
-def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame:
+def read_first(spark: SparkSession, lake: Lake, operator: OverWindows, version: int | None = None) -> DataFrame:
     """The first results as a batch frame, at one Delta `version` or the newest.
 
-    As of a batch of the log those of the windows that its watermark has closed.
+    As of batches of the logs those of the windows that the clock had closed by them.
 
     Raises:
-        ViewError: the view has not been built yet, or not up to that batch.
+        ViewError: nothing is published yet, or not up to those batches.
     """
-    uri = lake.first(view)
+    uri = lake.table(operator)
     table = delta.open_table(uri, version)
     if table is None:
+        until = "" if len(operator.reads) == 1 else ", until each of its streams has rows"
         raise ViewError(
-            f"view {view.name!r} is not built yet at {uri!r}; run `tidemark run {view.of.name}` first, or point "
-            "TIDEMARK_HOME to the lake that has it."
+            f"{operator.kind_name} {operator.name!r} is not built yet at {uri!r}; run `tidemark run {operator.folder}` "
+            f"first{until}, or point TIDEMARK_HOME to the lake that has it."
         )
     rows = delta.read(spark, uri, version)
-    return rows if lake.cut is None else rows.where(_is_closed(lake, view, Progress.of(view, table)))
+    if lake.cut is None:
+        return rows
+    followed = Progress.of(operator, table).through
+    for stream in operator.reads:
+        check_followed(operator, followed[stream.name], head(lake, stream))
+    at = Progress.at_heads(lake, operator)
+    # A later row is late for all windows that are closed by then.
+    closed = None if at.watermark is None else operator.window.closed_by(at.watermark)
+    return rows.where(F.lit(False) if closed is None else F.col("window_end") <= literal(closed))
 
 
-def _is_closed(lake: Lake, view: Windowed, at: Progress) -> Column:
-    """True where a result was there as of the batch: a later row is late for all windows that are closed by then."""
-    newest = head(lake, view.of)
-    check_followed(view, at.batch, newest)
-    if newest is None or newest.after.watermark is None:
-        return F.lit(False)
-    return F.col("window_end") <= literal(view.window.closed_by(newest.after.watermark))
+def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:
+    """The tables of results of the operator at their versions now."""
+    # What has corrected first results counts also where the declaration makes none any more.
+    others = {CORRECTIONS, UPDATES}.intersection(operator.reserved_suffixes)
+    return PinnedTables(operator, versions_now(lake, operator, *others))
 
 
 @placed_rows.register
-def _(of: Windowed, lake: Lake, side: str) -> PlacedRows:
+def _(of: OverWindows, lake: Lake, side: str) -> PlacedRows:
     if side:
         raise DeclarationError(
-            f"Table({of.name!r}, side={side!r}): of a view its first results can be followed; leave side out. Late "
-            "rows are in the log of its stream; corrections replace results: `Delivery(what='current')` sends those on."
+            f"Table({of.name!r}, side={side!r}): of a {of.kind_name} its first results can be followed; leave side "
+            "out. Late rows are in the log of each stream; corrections replace results: `Delivery(what='current')` "
+            "sends those on."
         )
     return PlacedRows(
-        uri=lake.first(of),
+        uri=lake.table(of),
         # A step publishes all windows that end before its watermark, so a later one never has an earlier end.
         unit="window_end",
         unit_name="window end",

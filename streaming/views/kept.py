@@ -34,6 +34,12 @@ class Kept:
     wholes: tuple[Column, ...]
 
 
+def kept_rows(*columns: str) -> Kept:
+    """The rows themselves, in the lists of these columns."""
+    of_rows = (F.collect_list(column).alias(column) for column in columns)
+    return Kept(tuple(of_rows), tuple(F.flatten(F.collect_list(column)).alias(column) for column in columns), ())
+
+
 def kept_of(view: Windowed, results: StructType) -> Kept:
     """The data that a view keeps: the parts of its aggregates, or the rows where they do not tell.
 

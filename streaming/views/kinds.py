@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW
-from streaming.windows import Window
+from streaming.declare import OverWindows
 
 SESSION = "_session_number"
 _EVERYTHING = "_everything"
 _START, _END = "_start", "_end"
-
-
-class OfWindows(Protocol):
-    """The properties of an operator whose results belong to a key and a window."""
-
-    @property
-    def window(self) -> Window:
-        """The windows."""
-
-    @property
-    def by(self) -> tuple[str, ...]:
-        """The key columns."""
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns that tell to which key and window a result belongs."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a result that are a function of the rows."""
 
 
 class WindowKind(ABC):
@@ -117,6 +96,6 @@ def with_sessions(frame: DataFrame, keys: Sequence[str], start: Column, end: Col
 _FIXED, _MERGING = FixedWindows(), MergingWindows()
 
 
-def kind_of(view: OfWindows) -> WindowKind:
+def kind_of(view: OverWindows) -> WindowKind:
     """The kind of the view's windows."""
     return _MERGING if view.window.merging else _FIXED

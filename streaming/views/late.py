@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming.base import MICROSECOND, WINDOW, ViewError
-from streaming.declare import Stream, Windowed
+from streaming.declare import OverWindows, Stream, Windowed
 from streaming.log import valid
 from streaming.views.results import assign, counted_rows, group, members, pairs
 
@@ -28,7 +28,7 @@ def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
     )
 
 
-def in_lateness(view: Windowed, window_end: Column, stamp: Column) -> Column:
+def in_lateness(view: OverWindows, window_end: Column, stamp: Column) -> Column:
     """True where the stamp had not yet passed the window's end by the allowed lateness when the row came.
 
     Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`. Of a session it is the end

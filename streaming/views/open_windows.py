@@ -55,7 +55,7 @@ def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
     watermark = through.after.watermark
     rows = log.where(F.col("_batch") <= through.number)
     # The first row of a session may lie far behind the last, which keeps it open.
-    near = rows if kind_of(view).merges else possibly_in_windows_after(rows, view, watermark)
+    near = rows if kind_of(view).merges else possibly_in_windows_after(rows, view.of, view.window, watermark)
     results = aggregate(pairs(near, view), view)
     if watermark is not None:
         results = results.where(F.col("window_end") > literal(view.window.closed_by(watermark)))

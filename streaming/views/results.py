@@ -9,10 +9,9 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from streaming.base import (
     BATCH,
@@ -34,11 +33,11 @@ from streaming.base import (
     literal,
     replaced,
 )
-from streaming.declare import Windowed
-from streaming.log import Batch, LogFiles
-from streaming.spark import computed_or, first_failure, holds, remembered, row_values
+from streaming.declare import OverWindows, Stream, Windowed
+from streaming.log import Batch
+from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.views.functions import apply_function
-from streaming.views.kinds import OfWindows, kind_of
+from streaming.views.kinds import kind_of
 from streaming.windows import Tumbling, Window
 
 ROWS = "_rows"
@@ -85,26 +84,25 @@ def counted_by(view: Windowed) -> str:
     return hashlib.sha256(rules.encode()).hexdigest()[:8]
 
 
-def late_pairs_in(batch: Batch, view: Windowed) -> int | None:
-    """The number of late pairs of the view that a batch brought.
+def late_pairs_in(batch: Batch, operator: OverWindows, by: str) -> int | None:
+    """The number of late pairs of the operator that a batch of a log brought, where they are counted `by` that.
 
-    None where they were not counted, before the view was declared, or by another declaration of it.
+    None where they were not counted, before it was declared, or by another declaration of it.
     """
     if not batch.summary.rows:
         return 0
     # Older commits do not tell by which declaration they counted.
-    alike = (batch.counted_by or {}).get(view.name) in (None, counted_by(view))
-    return (batch.late or {}).get(view.name) if alike else None
+    alike = (batch.counted_by or {}).get(operator.name) in (None, by)
+    return (batch.late or {}).get(operator.name) if alike else None
 
 
-def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime | None) -> DataFrame:
-    """Those `rows` of the log that may be in a window ending after `instant`, found by the files' statistics."""
-    earliest = earlier(instant, view.window.reach)
+def possibly_in_windows_after(rows: DataFrame, stream: Stream, window: Window, instant: datetime | None) -> DataFrame:
+    """Those `rows` of a log that may be in a window ending after `instant`, found by the files' statistics."""
+    earliest = earlier(instant, window.reach)
     if earliest is None:
         return rows
-    return rows.where(
-        (F.col("_day") >= date_literal(earliest.date())) & (F.col(view.of.event_time) >= literal(earliest))
-    )
+    near = F.col(f"`{stream.event_time}`") >= literal(earliest)
+    return rows.where((F.col(DAY) >= date_literal(earliest.date())) & near)
 
 
 def with_order(rows: DataFrame, view: Windowed) -> DataFrame:
@@ -167,7 +165,7 @@ def possible_bounds(window: Window, event_time: Column) -> Column:
     return computed_or(window.bounds(event_time), F.array(own), DAY)
 
 
-def last_end(pairs: DataFrame, of: OfWindows, day: date) -> datetime:
+def last_end(pairs: DataFrame, of: OverWindows, day: date) -> datetime:
     """The end of the last of the sessions that begin on the day, or its own where there are none; read at once."""
     sessions = kind_of(of).group(pairs, of.by, [F.count(F.lit(1)).alias("rows")])
     of_day = sessions.where(F.to_date(f"{WINDOW}.start") == date_literal(day))
@@ -225,7 +223,7 @@ def finish_or_retract(groups: DataFrame, view: Windowed, *extra: str) -> DataFra
     return results if view.function is None else retract_others(results, groups, view, *extra)
 
 
-def retract_others(results: DataFrame, groups: DataFrame, of: OfWindows, *extra: str) -> DataFrame:
+def retract_others(results: DataFrame, groups: DataFrame, of: OverWindows, *extra: str) -> DataFrame:
     """`results`, and a row without values, with `_retracted`, for each of the `groups` that has none among them."""
     windows = groups.select(
         *of.by,
@@ -242,12 +240,6 @@ def retract_others(results: DataFrame, groups: DataFrame, of: OfWindows, *extra:
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
     """Results of the pairs `of`: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
     return finish(group(of, view, *per, extra=extra), view, *per, *extra)
-
-
-def results_columns(spark: SparkSession, view: Windowed, log: LogFiles) -> StructType:
-    """The columns that `aggregate` gives of the pairs of a log."""
-    key = ("results", view, log.columns())
-    return remembered(spark, key, lambda: aggregate(pairs(log.none(spark), view), view).schema)
 
 
 def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:

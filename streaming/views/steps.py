@@ -1,142 +1,295 @@
-"""One step of a view: from where it is to a batch of its log, each table in a commit that says how far it is.
+"""One step of an operator over windows: from where it is to a batch of each log.
 
-Whatever kills a step, the next one goes on from what the tables say; what was published is never published again.
+Windows with fixed bounds need no state: those that the clock closes on the way are computed from the logs, or from
+panes into which rows are folded that would be read too often. Of sessions what is open is a table. Each commit says how
+far its table is. Whatever kills a step, the next one goes on from what the tables say; what was published is never
+published again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Generic, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import FIRST_INSTANT
+from streaming.base import FIRST_INSTANT, WINDOW, WRITTEN_AT, constant
 from streaming.clocks import latest
-from streaming.declare import STATE, Windowed
+from streaming.declare import STATE, OverWindows, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
-from streaming.operators import Progress, StateCleaner, Written, can_be_compared
-from streaming.spark import remembered
-from streaming.tables import delta, storage
-from streaming.views.kept import kept_of
+from streaming.operators import Batches, Progress, StateCleaner, Written, can_be_compared, create_table, in_pieces
+from streaming.spark import function_errors, remembered
+from streaming.tables import delta, nullable, storage
+from streaming.views.computation import computation_of
+from streaming.views.kept import Kept
+from streaming.views.kinds import SESSION, kind_of, with_sessions
 from streaming.views.panes import Panes, can_fold, first_open
-from streaming.views.publishing import publish
-from streaming.views.results import aggregate, ends_within, finish, pairs, results_columns
-from streaming.views.sessions import OpenSessions
+from streaming.views.results import ends_within
 
 FOLDED_FROM = 1_000_000
 """From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""
 GATHERED_FROM = 4
 """In how many windows a row is at least where it pays to put the rows of a pane together before anything else."""
+Of = TypeVar("Of", bound=OverWindows)
 
 
-class ViewSteps(ABC):
-    """The steps of one view in one process."""
+def repaired(lake: Lake, operator: OverWindows, published: Progress) -> Progress:
+    """The progress of an operator's state, once state that is of other first results is removed.
 
-    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
+    It is ahead of those that are there, or of another generation, and follows from the logs once more.
+    """
+    uri = lake.table(operator, STATE)
+    kept = Progress.of(operator, delta.open_table(uri))
+    if published.is_behind(kept) or kept.generation != published.generation:
+        storage.remove_folder(uri)
+        kept = Progress.of(operator, None)
+    # A table that is not there yet will be of the generation of the first results.
+    return kept if kept.has_begun else replace(kept, generation=published.generation)
+
+
+class _OpenSessions:
+    """The table of the sessions that no clock has closed yet, with what is kept of each."""
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, operator: OverWindows, logs: Mapping[str, LogFiles], kept: Kept
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._operator = operator
+        self._logs = logs
+        self._pairs = computation_of(operator).pairs
+        self._uri = lake.table(operator, STATE)
+        self._kept = kept
+        key = ("sessions", operator, tuple(log.columns() for log in logs.values()))
+        self._schema = remembered(spark, key, self._columns)
+
+    def size(self) -> int:
+        """Bytes that the table takes."""
+        return delta.size(self._uri)
+
+    def until(self, position: Progress, after: Progress) -> DataFrame:
+        """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
+
+        Rows that came since never touch one of those, because they are not before the watermark that closed it.
+        """
+        between = {name: (position.through[name], after.through[name]) for name in self._logs}
+        kept = None
+        if position.has_begun:
+            kept = delta.read(self._spark, self._uri).select(*self._schema.names)
+            if not any(log.has_rows(*between[name]) for name, log in self._logs.items()):
+                return kept
+        new = {name: log.with_batches(self._spark, *between[name]) for name, log in self._logs.items()}
+        sessions = self._grouped(self._pairs(new).where("not _late"))
+        return self._merged(sessions if kept is None else kept.unionByName(sessions))
+
+    def closed(self, sessions: DataFrame, after: Progress) -> DataFrame:
+        """Those of the `sessions` that are closed at `after`, in the form that `finish` takes."""
+        closed = sessions.where(self._is_closed(after))
+        if not self._kept.wholes:
+            return closed
+        return closed.select(*self._operator.by, WINDOW, *self._kept.wholes)
+
+    def write_open(self, sessions: DataFrame, before: Progress, after: Progress) -> int:
+        """Put those that are still open at `after` in place of what the table holds; returns how many they are.
+
+        Raises:
+            FencedError: the table is not where it was `before`.
+        """
+        still_open = sessions.where(~self._is_closed(after))
+        return delta.replace_all(
+            still_open,
+            create_table(self._lake, self._operator, STATE, still_open.schema),
+            says=after.told_from(before),
+            numbers=after.numbers(),
+            fence=lambda table: before.fence(self._operator, table),
+        )
+
+    def _columns(self) -> StructType:
+        """Those of the table."""
+        none = {name: log.none(self._spark) for name, log in self._logs.items()}
+        return nullable(self._grouped(self._pairs(none)).schema)
+
+    def _grouped(self, of: DataFrame) -> DataFrame:
+        return kind_of(self._operator).group(of, self._operator.by, list(self._kept.of_rows))
+
+    def _merged(self, sessions: DataFrame) -> DataFrame:
+        """One row for those of a key that overlap or touch."""
+        merged = _merged_sessions(sessions, self._operator.by, self._kept.merged)
+        # A sum of decimals is a wider decimal each time, and the table keeps its types.
+        return merged.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
+
+    def _is_closed(self, at: Progress) -> Column:
+        by = None if at.watermark is None else self._operator.window.closed_by(at.watermark)
+        return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")
+
+
+def _merged_sessions(sessions: DataFrame, keys: Sequence[str], kept: Sequence[Column]) -> DataFrame:
+    """One row for the sessions of a key that overlap or touch: the keys, `_window`, and the aggregates `kept`."""
+    start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
+    window = F.struct(F.min(start).alias("start"), F.max(end).alias("end")).alias(WINDOW)
+    numbered = with_sessions(sessions, keys, start, end)
+    return numbered.groupBy(*keys, SESSION).agg(window, *kept).drop(SESSION)
+
+
+class WindowSteps(ABC, Generic[Of]):
+    """The steps of one operator over windows in one process."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, operator: Of) -> None:
         self.spark = spark
         self.lake = lake
-        self.view = view
-        self.log = log
-        self._columns = results_columns(spark, view, log)
-        self.kept = remembered(spark, ("kept", view, log.columns()), lambda: kept_of(view, self._columns))
+        self.operator = operator
+        self.logs = {stream.name: LogFiles(lake, stream) for stream in operator.reads}
+        self.computation = computation_of(operator)
+        self._columns = results_columns(spark, operator, self.logs)
+        columns = tuple(log.columns() for log in self.logs.values())
+        self.kept = remembered(spark, ("kept", operator, columns), lambda: self.computation.kept(self._columns))
         self._cleaner = StateCleaner()
 
     def position(self) -> Progress:
-        """The batch after which the next step begins."""
-        return Progress.now(self.lake, self.view)
+        """The batches after which the next step begins."""
+        return Progress.now(self.lake, self.operator)
 
-    def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """The batches to follow, in pieces of at most `most_rows` rows of each log."""
+        through = self.position().through
+        behind = {each.name: batches_after(self.lake, each, through[each.name]) for each in self.operator.reads}
+        return in_pieces(behind, most_rows)
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
         """Follow `batches`, those after the position in order and without a gap, in one go.
 
         Raises:
             FencedError: another process has taken over.
+            FunctionError: the operator's function raised.
         """
-        written = self._step(batches, now())
-        self._cleaner.after_step(self.lake.table(self.view, STATE), now())
+        before = self.position()
+        written = self._step(before, before.after(batches), batches, now())
+        self._cleaner.after_step(self.lake.table(self.operator, STATE), now())
         return written
 
     def repair(self) -> None:
-        """Make state fit to what is published, whatever became of either; before the first step of a process.
-
-        State that is ahead, or of another generation, is of first results that are there no more, and follows from the
-        log once more.
-        """
-        uri = self.lake.table(self.view, STATE)
-        kept, published = Progress.of(self.view, delta.open_table(uri)), self.position()
-        if kept.batch > published.batch or (kept.batch >= 0 and kept.generation != published.generation):
-            storage.remove_folder(uri)
+        """Make state fit to what is published, whatever became of either; before the first step of a process."""
+        repaired(self.lake, self.operator, self.position())
 
     @abstractmethod
-    def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
+    def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written: ...
 
     def _publish(self, results: DataFrame | None, before: Progress, after: Progress, now: datetime) -> int:
-        dropped = self.log.dropped_before()
-        if results is not None and dropped is not None:
-            # A view that is new on an old log has not all rows of windows that begin before.
-            results = results.where(can_be_compared(self.view.window.whole_since(dropped)))
-        return publish(
-            self.lake,
-            self.view,
-            results,
-            self._columns,
-            now,
-            says=after.told_from(before),
-            numbers=after.numbers(),
-            fence=lambda table: before.fence(self.view, table),
-        )
+        """Append `results`, None for none, in one commit that also says how far the operator is; returns their rows.
+
+        A commit without results starts no Spark.
+        """
+        columns = StructType([*self._columns.fields, StructField(WRITTEN_AT, TimestampType())])
+        uri = create_table(self.lake, self.operator, "", columns)
+        says, numbers = after.told_from(before), after.numbers()
+
+        def fence(table: DeltaTable) -> None:
+            before.fence(self.operator, table)
+
+        if results is None:
+            delta.note(uri, says=says, numbers=numbers, fence=fence)
+            return 0
+        dropped = [day for log in self.logs.values() if (day := log.dropped_before()) is not None]
+        if dropped:
+            # One that is new on old logs has not all rows of windows that begin before.
+            results = results.where(can_be_compared(self.operator.window.whole_since(max(dropped))))
+        with function_errors():
+            return delta.append(
+                results.withColumn(WRITTEN_AT, constant(now, "window_end")),
+                uri,
+                says=says,
+                statistics=("window_start", "window_end"),
+                numbers=numbers,
+                fence=fence,
+            )
 
 
-class FixedSteps(ViewSteps):
-    """Windows whose bounds follow from the row alone: each is computed from its rows, once it is closed.
+def results_columns(spark: SparkSession, operator: OverWindows, logs: Mapping[str, LogFiles]) -> StructType:
+    """The columns that results of pairs of the logs have."""
 
-    Rows that would be read too often, or too many at once, are folded into panes on the way.
-    """
+    def columns() -> StructType:
+        computation = computation_of(operator)
+        return computation.results(computation.pairs({name: log.none(spark) for name, log in logs.items()})).schema
 
-    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
-        super().__init__(spark, lake, view, log)
-        self._panes = Panes(spark, lake, view, log, self.kept) if can_fold(view, self.kept) else None
-        self._waiting: list[Batch] | None = None
+    return remembered(spark, ("results", operator, tuple(log.columns() for log in logs.values())), columns)
 
-    def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
-        before = self.position()
-        after = before.after({self.view.of.name: batches})
-        rows = self._publish(self._closed(before, after), before, after, now)
-        if self._panes is None:
-            return Written(rows)
-        if self._waiting is None:
-            # Of an earlier process; a view that begins has followed nothing that could wait.
-            folded = self._panes.position().batch
-            left = waiting_at(self.lake, self.view, self.log, folded, before) if before.batch >= 0 else []
-            self._waiting = [batch for batch in left if batch.number <= before.batch]
-        self._waiting = still_waiting(self.view, [*self._waiting, *batches], after)
-        if reads_of(self.view, self._waiting) < FOLDED_FROM:
-            return Written(rows)
-        self._panes.fold(after)
-        self._waiting = []
-        return Written(rows, state_bytes=delta.size(self._panes.uri))
+
+class FixedSteps(WindowSteps[Of]):
+    """Windows whose bounds follow from the row alone: each is computed from its rows, once it is closed."""
+
+    def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
+        return Written(self._publish(self._closed(before, after), before, after, now))
 
     def _closed(self, before: Progress, after: Progress) -> DataFrame | None:
         """Results of the windows that close on the way; None where there can be none.
 
-        A row of a later batch is late for all of them, because its stamp is not below the watermark that closes them.
+        A row of a later batch is late for all of them, because its stamp is not below its own log's clock, and that is
+        not below the joint one.
         """
-        window = self.view.window
+        window = self.operator.window
         if after.watermark is None or after.watermark == before.watermark:
             return None
         since = None if before.watermark is None else window.closed_by(before.watermark)
         by = window.closed_by(after.watermark)
         if since is not None and not window.ends_between(since, by):
             return None
-        folded = Progress.of(self.view, None) if self._panes is None else self._panes.position()
-        if self._panes is not None and folded.batch >= 0:
-            return finish(self._panes.closing(folded.batch, since, by, after.batch), self.view)
-        rows = self.log.with_times(self.spark, *window.times_for_ends(since, by), after.batch)
-        if self._panes is not None and window.overlap >= GATHERED_FROM:
-            return finish(self._panes.gathered(rows, since, by), self.view)
-        return aggregate(pairs(rows, self.view).where(ends_within(since, by)).where("not _late"), self.view)
+        return self._results(since, by, after)
+
+    def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame:
+        """Results of the windows that end in (since, by], of the batches up to `after`."""
+        return self._results_of(self._rows(since, by, after), since, by)
+
+    def _rows(self, since: datetime | None, by: datetime, after: Progress) -> dict[str, DataFrame]:
+        times = self.operator.window.times_for_ends(since, by)
+        return {name: log.with_times(self.spark, *times, after.through[name]) for name, log in self.logs.items()}
+
+    def _results_of(self, rows: Mapping[str, DataFrame], since: datetime | None, by: datetime) -> DataFrame:
+        return self.computation.results(self.computation.pairs(rows).where(ends_within(since, by)).where("not _late"))
+
+
+class FoldedSteps(FixedSteps[Windowed]):
+    """Fixed windows of a view: rows that would be read too often, or too many at once, are folded into panes."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed) -> None:
+        super().__init__(spark, lake, view)
+        (self._log,) = self.logs.values()
+        self._panes = Panes(spark, lake, view, self._log, self.kept) if can_fold(view, self.kept) else None
+        self._waiting: list[Batch] | None = None
+
+    def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
+        view, written = self.operator, super()._step(before, after, batches, now)
+        if self._panes is None:
+            return written
+        if self._waiting is None:
+            # Of an earlier process; a view that begins has followed nothing that could wait.
+            folded = self._panes.position().batch
+            left = waiting_at(self.lake, view, self._log, folded, before) if before.batch >= 0 else []
+            self._waiting = [batch for batch in left if batch.number <= before.batch]
+        self._waiting = still_waiting(view, [*self._waiting, *batches[view.of.name]], after)
+        if reads_of(view, self._waiting) < FOLDED_FROM:
+            return written
+        self._panes.fold(after)
+        self._waiting = []
+        return Written(written.rows, state_bytes=delta.size(self._panes.uri))
+
+    def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame:
+        if self._panes is None:
+            return super()._results(since, by, after)
+        folded = self._panes.position().batch
+        if folded >= 0:
+            return self.computation.finish(self._panes.closing(folded, since, by, after.batch))
+        rows = self._rows(since, by, after)
+        if self.operator.window.overlap >= GATHERED_FROM:
+            return self.computation.finish(self._panes.gathered(rows[self.operator.of.name], since, by))
+        return self._results_of(rows, since, by)
 
 
 def waiting_at(lake: Lake, view: Windowed, log: LogFiles, folded: int, at: Progress) -> list[Batch]:
@@ -161,19 +314,17 @@ def reads_of(view: Windowed, batches: Iterable[Batch]) -> int:
     return sum(batch.summary.rows for batch in batches) * view.window.overlap
 
 
-class SessionSteps(ViewSteps):
+class SessionSteps(WindowSteps[Of]):
     """Windows that merge: what is kept of the open ones is carried from step to step in a table."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
-        super().__init__(spark, lake, view, log)
-        self._open = OpenSessions(spark, lake, view, log, self.kept)
+    def __init__(self, spark: SparkSession, lake: Lake, operator: Of) -> None:
+        super().__init__(spark, lake, operator)
+        self._open = _OpenSessions(spark, lake, operator, self.logs, self.kept)
 
-    def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
-        before = self.position()
-        after = before.after({self.view.of.name: batches})
+    def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            results = finish(self._open.closed(sessions, after), self.view)
+            results = self.computation.finish(self._open.closed(sessions, after))
             rows = self._publish(results, before, after, now)
             return Written(rows, self._open.write_open(sessions, before, after), self._open.size())
         finally:
@@ -181,7 +332,7 @@ class SessionSteps(ViewSteps):
 
     def repair(self) -> None:
         """Also write the second commit of a step of which there is only the first."""
-        super().repair()
-        kept, published = self._open.position(), self.position()
+        published = self.position()
+        kept = repaired(self.lake, self.operator, published)
         if kept != published:
             self._open.write_open(self._open.until(kept, published), kept, published)

@@ -30,7 +30,7 @@ from streaming.base import (
     literal,
     to_micros,
 )
-from streaming.declare import UPDATES, Windowed
+from streaming.declare import UPDATES, OverWindows, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Progress, create_table, moved_on, open_side
@@ -38,7 +38,7 @@ from streaming.spark import remembered
 from streaming.tables import delta
 from streaming.views.kinds import SESSION, kind_of, with_sessions
 from streaming.views.late import in_lateness
-from streaming.views.results import finish_or_retract, group, late_pairs_in, pairs
+from streaming.views.results import counted_by, finish_or_retract, group, late_pairs_in, pairs
 
 _APP = "updates"
 _BATCH = "_batch"
@@ -105,7 +105,7 @@ class Updates(ABC):
         delta.widen(self._uri, self._schema)
         followed = recent_batches[:1] if done >= 0 else ()
         before = Progress.of(self._view, None).after({self._view.of.name: followed})
-        brought = any(late_pairs_in(batch, self._view) != 0 for batch in batches)
+        brought = any(late_pairs_in(batch, self._view, counted_by(self._view)) != 0 for batch in batches)
         return self._follow(table, before, batches, brought, now())
 
     @abstractmethod
@@ -193,7 +193,7 @@ def _written(rows: DataFrame, now: datetime) -> DataFrame:
     return rows.withColumn("_written_at", literal(now))
 
 
-def updated_through(lake: Lake, view: Windowed, version: int | None = None) -> int:
+def updated_through(lake: Lake, view: OverWindows, version: int | None = None) -> int:
     """The batch up to which the updates go, at one Delta `version` or the newest; -1 where there are none."""
     return _through(open_side(lake, view, UPDATES, version))
 
@@ -203,12 +203,12 @@ def _through(table: DeltaTable | None) -> int:
     return -1 if written is None else written
 
 
-def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
+def read_updates(spark: SparkSession, lake: Lake, view: OverWindows, version: int | None = None) -> DataFrame | None:
     """The updates as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
     table = open_side(lake, view, UPDATES, version)
     if table is None:
         return None
-    rows, newest = delta.read(spark, lake.updates(view), table.version()), lake.batch_read(view.of)
+    rows, newest = delta.read(spark, lake.updates(view), table.version()), lake.batch_read(view.reads[0])
     retracted = F.col(RETRACTED) if RETRACTED in rows.columns else F.lit(None).cast("boolean")
     shown = rows.withColumn(RETRACTED, F.coalesce(retracted, F.lit(False)))
     return shown if newest is None else shown.where(F.col(_BATCH) <= newest)

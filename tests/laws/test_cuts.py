@@ -17,9 +17,8 @@ from streaming.declare.operator import STATE
 from streaming.declare.windowed import Windowed
 from streaming.log.batch import Batch
 from streaming.log.batches import batches_after
-from streaming.log.files import LogFiles
 from streaming.operators.progress import Progress
-from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
+from streaming.views.steps import FoldedSteps, SessionSteps, WindowSteps
 from streaming.views.updates import updates_of
 from tests.laws.cases import CASES, feed
 from tests.laws.readings import VIEWS, pipeline
@@ -109,11 +108,11 @@ def _follow(spark: SparkSession, lake: Lake, view: Windowed, batches: Sequence[B
     steps.repair()
     rest = [batch for batch in batches if batch.number > steps.position().batch]
     if rest:
-        steps.step(rest, lambda: NOW)
+        steps.step({view.of.name: rest}, lambda: NOW)
     if view.updated:
-        updates_of(spark, lake, view, steps.log).follow(batches[-1], lambda: NOW)
+        updates_of(spark, lake, view, steps.logs[view.of.name]).follow(batches[-1], lambda: NOW)
 
 
-def _steps(spark: SparkSession, lake: Lake, view: Windowed) -> ViewSteps:
-    kind = SessionSteps if view.window.merging else FixedSteps
-    return kind(spark, lake, view, LogFiles(lake, view.of))
+def _steps(spark: SparkSession, lake: Lake, view: Windowed) -> WindowSteps[Windowed]:
+    kind = SessionSteps if view.window.merging else FoldedSteps
+    return kind(spark, lake, view)

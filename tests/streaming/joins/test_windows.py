@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from streaming import (
     BoundedOutOfOrderness,
@@ -35,7 +36,6 @@ from streaming.base.errors import ChangedDeclaration, FencedError, FunctionError
 from streaming.declare.delivery import Delivery
 from streaming.declare.operator import Operator
 from streaming.declare.two_sided import TwoSided
-from streaming.joins.windows_steps import WindowSteps
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log, valid
 from streaming.operations.rebuild import rebuild
@@ -44,6 +44,7 @@ from streaming.operators import stepped
 from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
+from streaming.views.steps import FixedSteps
 from tests.streaming.joins import windows_oracle as oracle
 from tests.streaming.joins.windows_oracle import Row, Side
 from tests.support.feeds import land_all
@@ -199,11 +200,21 @@ def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tab
 
 def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, tmp_path: Path) -> None:
     lake = only_logs_of(logged, tmp_path / "away")
-    steps = WindowSteps(spark, lake, outer)
+    steps = FixedSteps(spark, lake, outer)
     before, (behind,) = Progress.now(lake, outer), steps.pieces(10_000)
     steps.step({name: each[:1] for name, each in behind.items()}, lambda: NOW)
     with pytest.raises(FencedError, match="'outer_fives' was at batch -1 of ours and batch -1 of theirs"):
         steps._publish(None, before, before, NOW)
+
+
+def test_late_rows_of_a_stream_that_is_both_sides_wait_for_a_correction(spark: SparkSession, logged: Lake) -> None:
+    itself = WindowJoined("itself", ours, ours, ("k",), Tumbling("5 seconds"), VALUES)
+    runtime = runtime_of(itself, logged)
+    clock = Progress.at_heads(logged, itself).watermark
+    late = runtime.readable["late"](spark).where(F.col("window_end") <= F.lit(clock))
+    by_day = late.groupBy(F.to_date("window_start").alias("day")).agg(F.count("_batch"), F.max("_batch")).orderBy("day")
+    planned = [(pending.day, pending.late_pairs, pending.newest_batch) for pending in runtime.plan(spark)]
+    assert planned == tuples(by_day, "day", "count(_batch)", "max(_batch)") != []
 
 
 @pytest.mark.long

@@ -14,8 +14,6 @@ from streaming.base.intervals import to_micros
 from streaming.declare.enriched import Enriched
 from streaming.declare.operator import PENDING, STATE, Operator
 from streaming.declare.window_joined import WindowJoined
-from streaming.joins.windows_plan import newest_late
-from streaming.joins.windows_steps import OpenJointSessions
 from streaming.lake.lake import Lake
 from streaming.operations.doctor.examination import examine_operator
 from streaming.operators.as_of import version_through
@@ -24,6 +22,7 @@ from streaming.operators.generations import GENERATION
 from streaming.operators.progress import Progress
 from streaming.queryable.keyed import StateOfKeys
 from streaming.tables import delta
+from streaming.views.steps import repaired
 from streaming.windows.session import SessionWindow
 from tests.streaming.keyed.connected import jumps_by_rule, met, numbers, words
 from tests.support import lookups
@@ -77,7 +76,7 @@ def test_lost_state_of_joint_sessions_that_were_built_anew_is_made_again(lake: L
     """Its table will be of the generation of the first results, to which the fence of its first commit looks."""
     note(lake, visits, "", {GENERATION: 1, "through.numbers": 2, "through.words": 0, "batch": 2})
     published = Progress.now(lake, visits)
-    kept = OpenJointSessions(None, lake, visits, COLUMNS).repaired(published)  # type: ignore[arg-type]
+    kept = repaired(lake, visits, published)
     assert not kept.has_begun
     create_table(lake, visits, STATE, COLUMNS)
     kept.fence(visits, DeltaTable(lake.table(visits, STATE)))
@@ -93,10 +92,3 @@ def test_who_was_overtaken_is_told_what_differs_where_the_batches_are_the_same(l
         replace(there, watermarks={"numbers": at(5), "words": None}).fence(visits, table)
     with pytest.raises(FencedError, match=f"was at {batches} with number 1 .* with number 2"):
         replace(there, batch=1).fence(visits, table)
-
-
-def test_late_rows_of_a_stream_that_is_both_sides_are_found_on_either() -> None:
-    itself = WindowJoined("itself", numbers, numbers, {"id": "id"}, SessionWindow("1 minute"))
-    assert newest_late(itself, {"left": 3, "right": None}) == {"numbers": 3}
-    assert newest_late(itself, {"left": 3, "right": 5}) == {"numbers": 5}
-    assert newest_late(visits, {"left": None, "right": 2}) == {"words": 2}

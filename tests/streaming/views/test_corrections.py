@@ -19,7 +19,8 @@ def test_late_rows_that_come_while_their_day_is_corrected_are_in_it_or_wait_for_
 ) -> None:
     ingested(spark, lake, [reading("a", 1), reading("a", 60)], [reading("a", 2)])
     for number, looks_at in enumerate(("read_log", "head"), start=3):
-        meanwhile = Point("", "streaming.views.corrections", looks_at, 1, after=True)
+        module = {"read_log": "streaming.views.corrections", "head": "streaming.operators.progress"}[looks_at]
+        meanwhile = Point("", module, looks_at, 1, after=True)
         with armed(meanwhile, lambda second=number: ingested(spark, lake, [reading("a", second)])):  # type: ignore[misc]
             correct(spark, lake, by_id, [DAY], lambda: NOW)
         correct(spark, lake, by_id, [pending.day for pending in plan(spark, lake, by_id)], lambda: NOW)

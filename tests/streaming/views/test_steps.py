@@ -37,7 +37,7 @@ from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from streaming.tables.history import commit_history
 from streaming.views.current import read_first
-from streaming.views.steps import FixedSteps, SessionSteps
+from streaming.views.steps import FoldedSteps, SessionSteps
 from streaming.views.updates import updated_through, updates_of
 from tests.support.instants import NOW, T0
 from tests.support.killed import Killed, killed_at
@@ -262,11 +262,11 @@ def test_a_step_costs_few_spark_jobs_however_many_batches_it_follows(
     view = everything.view(name)
     shutil.copytree(from_the_start.log(visits), lake.log(visits))
     batches = log.batches_after(lake, visits, -1)
-    kind = SessionSteps if view.window.merging else FixedSteps
-    steps = kind(spark, lake, view, LogFiles(lake, visits))
-    steps.step(batches[:2], lambda: NOW)
+    kind = SessionSteps if view.window.merging else FoldedSteps
+    steps = kind(spark, lake, view)
+    steps.step({visits.name: batches[:2]}, lambda: NOW)
     spark.sparkContext.setJobGroup("the step", "counted")
-    steps.step(batches[2:], lambda: NOW)
+    steps.step({visits.name: batches[2:]}, lambda: NOW)
     spark.sparkContext.setJobGroup("", "")
     assert 0 < len(spark.sparkContext.statusTracker().getJobIdsForGroup("the step")) <= most
 
@@ -277,10 +277,10 @@ def test_a_heartbeat_closes_sessions_without_merging_any(spark: SparkSession, la
     again = Lake(str(tmp_path / "again"))
     shutil.copytree(lake.log(visits), again.log(visits))
     *with_rows, heartbeat = log.batches_after(again, visits, -1)
-    steps = SessionSteps(spark, again, sessions, LogFiles(again, visits))
-    steps.step(with_rows, lambda: NOW)
+    steps = SessionSteps(spark, again, sessions)
+    steps.step({visits.name: with_rows}, lambda: NOW)
     spark.sparkContext.setJobGroup("the heartbeat", "watched")
-    closed = steps.step([heartbeat], lambda: NOW)
+    closed = steps.step({visits.name: [heartbeat]}, lambda: NOW)
     spark.sparkContext.setJobGroup("", "")
 
     assert heartbeat.summary.rows == 0 and closed.rows > 0 and closed.state_rows == 0
@@ -304,7 +304,7 @@ def test_every_step_runs_the_same_generated_code_whatever_its_bounds(spark: Spar
     try:
         for name, value in compiled.items():
             spark.conf.set(name, value)
-        steps = FixedSteps(spark, from_the_start, moving, LogFiles(from_the_start, visits))
+        steps = FoldedSteps(spark, from_the_start, moving)
         ends = [
             Progress({visits.name: batch}, {visits.name: T0 + hours * HOUR}, batch)
             for batch, hours in ((0, 12), (2, 36), (3, 72))
@@ -320,7 +320,7 @@ def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: Sp
     run(spark, lake, Pipeline(visits, VIEWS[:1]), EARLIER[0])
     head = log.head(lake, visits)
     assert head is not None
-    steps = FixedSteps(spark, lake, moving, LogFiles(lake, visits))
+    steps = FoldedSteps(spark, lake, moving)
     behind, there = Progress.of(moving, None), steps.position()
     with pytest.raises(FencedError, match="was at batch -1 and is at batch 0 now, so another process"):
         steps._publish(None, behind, there, NOW)

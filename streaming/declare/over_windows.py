@@ -1,0 +1,139 @@
+"""Operators over windows: what a view of one stream, and a window join or co-group of two, have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from streaming.base import DAY, EVENT_TIME
+from streaming.declare.columns import ColumnSpec, read_from_log
+from streaming.declare.operator import CORRECTIONS, CURRENT, Operator, TableSpec
+from streaming.declare.stream import Stream
+from streaming.windows import Window
+
+WRITTEN = ColumnSpec("_written_at", "When the row was written.", "timestamp")
+VOID = ColumnSpec(
+    "_retracted", "Whether what was published of the window is void, and nothing stands for it.", "boolean"
+)
+
+
+class OverWindows(Operator):
+    """An operator whose results belong to a key and a window, in which the rows of its streams come together."""
+
+    window: Window
+    late: str
+
+    @property
+    @abstractmethod
+    def by(self) -> tuple[str, ...]:
+        """The key columns of a result."""
+
+    @property
+    @abstractmethod
+    def values(self) -> tuple[str, ...]:
+        """The columns that are computed."""
+
+    @abstractmethod
+    def value_columns(self) -> Iterable[ColumnSpec]:
+        """The computed columns: what they mean, and which columns of the logs they are computed from."""
+
+    @abstractmethod
+    def key_columns(self) -> Iterable[ColumnSpec]:
+        """The key columns, likewise."""
+
+    @property
+    @abstractmethod
+    def own_tables(self) -> tuple[TableSpec, ...]:
+        """The tables that the stream process writes beside first results."""
+
+    @property
+    @abstractmethod
+    def gives_many(self) -> bool:
+        """True if one key and window may have several results."""
+
+    @property
+    @abstractmethod
+    def counted_through(self) -> Mapping[str, Stream]:
+        """The columns of a correction with the batch up to which rows are counted, each with the log that it is of."""
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """First results, what else the stream process writes, and corrections where they are declared."""
+        of = f"of {self.kind_name} {self.name}"
+        corrections = TableSpec(CORRECTIONS, f"Corrections {of}", written_by="backfill", keeps_history=True)
+        return (
+            TableSpec("", f"First results {of}{f': {self.description}' if self.description else ''}"),
+            *self.own_tables,
+            *([corrections] if self.corrected else []),
+        )
+
+    @property
+    def corrected(self) -> bool:
+        """True if late pairs wait for a scheduled correction, at least those that come very late."""
+        return self.late != "drop"
+
+    def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
+        """Keys, window, values, then what the table with this suffix adds."""
+        added = self._added.get(suffix)
+        if added is None:
+            return ()
+        start, end, day = self._bounds
+        return (*self.key_columns(), start, end, *self.value_columns(), *added, day)
+
+    @property
+    def _added(self) -> Mapping[str, tuple[ColumnSpec, ...]]:
+        """The columns that tables of results add to it, by suffix."""
+        logs = ("the log",) if len(self.counted_through) == 1 else ("the left log", "the right log")
+        through = (
+            ColumnSpec(name, f"The batch of {log} up to which rows are counted.", "bigint")
+            for name, log in zip(self.counted_through, logs, strict=True)
+        )
+        return {
+            "": (WRITTEN,),
+            CORRECTIONS: (
+                ColumnSpec("_late_rows", "How many rows of the window came late.", "bigint"),
+                VOID,
+                *through,
+                ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
+            ),
+            CURRENT: (
+                ColumnSpec("_corrected", "Whether an update or a correction stands for the first result.", "boolean"),
+            ),
+        }
+
+    @property
+    def _bounds(self) -> tuple[ColumnSpec, ColumnSpec, ColumnSpec]:
+        """Start and end of the window, and its day."""
+        read = (read_from_log(stream, EVENT_TIME, *self.window.expressions) for stream in self.reads)
+        of = tuple(dict.fromkeys(one for columns in read for one in columns))
+        return (
+            ColumnSpec("window_start", "Start of the window, inclusive.", "timestamp", of),
+            ColumnSpec("window_end", "End of the window, exclusive.", "timestamp", of),
+            ColumnSpec(DAY, "Date of the window's start, UTC.", "date", of),
+        )
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell to which key and window a result belongs: keys, then window bounds."""
+        return (*self.by, "window_start", "window_end")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of a result that are a function of the rows: identity, then values."""
+        return (*self.identity, *self.values)
+
+    @property
+    def tells_late(self) -> bool:
+        """The pairs of row and window that came after their window was closed."""
+        return True
+
+    @property
+    def updated(self) -> bool:
+        """True if the stream process itself corrects by late pairs that come within the allowed lateness."""
+        return False
+
+    @property
+    def lateness(self) -> timedelta:
+        """The allowed lateness; zero where the stream process corrects nothing."""
+        return timedelta()

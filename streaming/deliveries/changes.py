@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
 
-from streaming.base import DAY, FencedError, date_literal
+from streaming.base import DAY, FencedError, RedeliveryError, date_literal
 from streaming.declare import CHANGES, Delivery
 from streaming.deliveries.changing import NOTHING_CLOSED, Changing, Look, Seen
 from streaming.deliveries.ledger_table import recorded_by
@@ -84,6 +85,29 @@ class ChangesOutbox(Outbox):
             statistics=statistics,
             fence=fence,
         )
+
+    def goes_on(self, at: Cursor, generation: int) -> Cursor:
+        """`at` itself: revisions are numbered on. What was told gets the columns that results have by now.
+
+        Raises:
+            RedeliveryError: results are known by other columns than before, or a column has another type.
+        """
+        told, own = delta.open_table(self._uri), delta.open_table(self._of.lake.table(self._of.operator))
+        if told is None or own is None:
+            return at
+        columns = StructType([field for field in delta.schema_of(own.table_uri) if field.name in self._of.columns])
+        before = {field.name: field.dataType for field in delta.schema_of(self._uri)}
+        unknown = [name for name in self._of.identity if name not in before]
+        other = [field for field in columns if before.get(field.name, field.dataType) != field.dataType]
+        if unknown or other:
+            why = f"what identifies a result has {unknown[0]!r} now" if unknown else _retyped(other[0], before)
+            raise RedeliveryError(
+                f"delivery {self._delivery.name!r} cannot go on: {why}, so what was told cannot be compared with what "
+                f"is current. Give the old declaration of {self._of.operator.name!r} back, or declare the delivery "
+                "under a new name, with a target of its own. Nothing was delivered."
+            )
+        delta.widen(self._uri, columns)
+        return at
 
     def begin_anew(self, *, again: bool) -> None:
         """The next look compares all results; `again` repeats what is the same, and what was deleted, as well."""
@@ -162,6 +186,11 @@ def changes_between(
         F.when(vanished, F.lit(DELETE)).otherwise(F.lit(UPSERT)).alias(CHANGE),
         F.when(vanished, F.lit("correction")).otherwise(F.col(REASON)).alias(REASON),
     )
+
+
+def _retyped(column: StructField, before: Mapping[str, DataType]) -> str:
+    types = f"{before[column.name].simpleString()} and is {column.dataType.simpleString()} now"
+    return f"column {column.name!r} was {types}"
 
 
 def _newest(changes: DataFrame, of: Changing) -> DataFrame:

@@ -82,6 +82,14 @@ class Outbox(ABC):
         """Those of the `rows`, which were refused before, of which nothing newer was told since."""
         return rows
 
+    def goes_on(self, at: Cursor, generation: int) -> Cursor:
+        """The place in the table as it is now after which rows follow those before `at` in a `generation` of it.
+
+        Raises:
+            RedeliveryError: they cannot be told apart, or what was told cannot go on as the table is now.
+        """
+        return at
+
     def begin_anew(self, *, again: bool) -> None:
         """Another generation is meant: go on with what it changes, or `again` with all of it."""
         return None

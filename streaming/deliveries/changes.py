@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 
 from deltalake import DeltaTable
@@ -23,6 +23,15 @@ from streaming.sinks import CHANGE, DELETE, REASON, REVISION, TIME
 from streaming.tables import delta
 
 UPSERT = "upsert"
+
+
+@dataclass(frozen=True)
+class _News:
+    """The changes that take what was seen `before` to `after`; None where no day can have any."""
+
+    before: Seen
+    after: Seen
+    changes: DataFrame | None
 
 
 class ChangesOutbox(Outbox):
@@ -56,35 +65,40 @@ class ChangesOutbox(Outbox):
         self._write_down(spark, days)
         return self.end(self.begin)
 
+    def untold(self, spark: SparkSession) -> int:
+        news = self._news(spark, frozenset())
+        return 0 if news is None or news.changes is None else news.changes.count()
+
     def _write_down(self, spark: SparkSession, again: frozenset[date]) -> None:
+        news = self._news(spark, again)
+        if news is None:
+            return
+        numbers, fence = vars(news.after), self._fence(news.before)
+        if news.changes is None:
+            delta.note(self._uri, says=numbers, numbers=numbers, fence=fence)
+            return
+        about = f"Changes of {self._of.operator.name} for delivery {self._delivery.name}"
+        properties = recorded_by(self._delivery)
+        delta.create(self._uri, news.changes.schema, append_only=True, description=about, properties=properties)
+        statistics = (self._of.time, REVISION)
+        delta.append(news.changes, self._uri, says=numbers, numbers=numbers, statistics=statistics, fence=fence)
+
+    def _news(self, spark: SparkSession, again: frozenset[date]) -> _News | None:
+        """The changes since the last look, and all that is current of the days `again`; None where nobody wrote."""
         look, table = self._of.look(), delta.open_table(self._uri)
         before = Seen.of(table)
         after = before if look is None else look.seen(before)
         if look is None or (after == before and not again):
-            return
+            return None
         days = look.days(spark, before)
         days = None if days is None else days | again
         if days == frozenset():
-            delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
-            return
+            return _News(before, after, None)
         after = replace(after, revision=before.revision + 1)
         changes = self._changes(spark, table, look, days, None if before.again else again).select(
             *self._of.columns, DAY, CHANGE, REASON, F.lit(after.revision).cast("bigint").alias(REVISION)
         )
-        about = f"Changes of {self._of.operator.name} for delivery {self._delivery.name}"
-        properties = recorded_by(self._delivery)
-        delta.create(self._uri, changes.schema, append_only=True, description=about, properties=properties)
-        numbers = vars(after)
-        statistics = (self._of.time, REVISION)
-        fence = self._fence(before)
-        delta.append(
-            changes,
-            self._uri,
-            says=numbers,
-            numbers=numbers,
-            statistics=statistics,
-            fence=fence,
-        )
+        return _News(before, after, changes)
 
     def goes_on(self, at: Cursor, generation: int) -> Cursor:
         """`at` itself: revisions are numbered on. What was told gets the columns that results have by now.

@@ -73,6 +73,10 @@ class Outbox(ABC):
         """Bring what is read up to date, where it is derived from other tables."""
         return None
 
+    def untold(self, spark: SparkSession) -> int:
+        """The rows that `follow` would add now; writes nothing."""
+        return 0
+
     def tell_again(self, spark: SparkSession, days: frozenset[date]) -> int | None:
         """Add everything that is there of some days once more; the unit that it follows before, or None where no unit
         can be added, and the rows that were delivered are to be read again."""

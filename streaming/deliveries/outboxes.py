@@ -119,6 +119,13 @@ class _RefusedOutbox(Outbox):
             self._write(spark, rows, before, _Told(before.revision + 1, done.generation, done.delivered))
         self._looked_at = looked_at
 
+    def untold(self, spark: SparkSession) -> int:
+        ledger, dead = delta.open_table(self._ledger), delta.open_table(self._dead)
+        if ledger is None or dead is None:
+            return 0
+        before = _Told.of(delta.open_table(self._uri))
+        return int(_since(delta.contents(dead), before, Ledger.of(ledger)).num_rows)
+
     def _write(self, spark: SparkSession, rows: pa.Table, before: _Told, after: _Told) -> None:
         frame = spark.createDataFrame(rows).withColumn(REVISION, F.lit(after.revision).cast("bigint"))
         about = f"Dead letters of {self._of.name} for delivery {self._delivery.name}"

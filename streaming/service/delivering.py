@@ -65,9 +65,16 @@ class Delivering:
         self._news = {runtime.delivery.name: Event() for runtime in self.runtimes}
 
     @classmethod
-    def alone(cls, spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Delivering:
-        """Where nothing but the deliveries of a pipeline runs, and nobody watches."""
-        return cls(spark, lake, pipeline, now, lambda name, written, batch: None, lambda name, number: nullcontext())
+    def alone(
+        cls,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        now: Callable[[], datetime],
+        on_batch: Callable[[str, Written, Batch | None], None] = lambda name, written, batch: None,
+    ) -> Delivering:
+        """Where nothing but the deliveries of a pipeline runs."""
+        return cls(spark, lake, pipeline, now, on_batch, lambda name, number: nullcontext())
 
     def tell(self) -> None:
         """Something was committed that may be delivered."""

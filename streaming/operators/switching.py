@@ -125,7 +125,7 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
 
 
 def _continued(built: Mapping[str, int], there: Mapping[str, int], generation: int) -> dict[str, int]:
-    """What a table that is `built` anew keeps of the one that is `there`; nothing if it was never as far as that."""
+    """The numbers that a table `built` anew keeps of the one that is `there`; none if it was never as far as that."""
     own = {name: number for name, number in there.items() if not name.startswith((BEFORE, CONTINUES))}
     then = next((each for each in (_noted(built), built) if _through(each) == _through(own)), None)
     if then is None or not _through(own):
@@ -140,7 +140,7 @@ def _noted(numbers: Mapping[str, int]) -> dict[str, int]:
 
 
 def _through(numbers: Mapping[str, int]) -> dict[str, int]:
-    """How far a table with these numbers is in each log."""
+    """The numbers that say how far the table is in each log."""
     return {name: number for name, number in numbers.items() if name.startswith(_THROUGH) and number != FORGOTTEN}
 
 

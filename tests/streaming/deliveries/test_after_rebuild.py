@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Delivery, Json, JsonLines, Lake, Pipeline, Postgres, Stream, agg
+from streaming import Delivery, Files, Joined, Json, JsonLines, Lake, Pipeline, Postgres, Stream, agg, drain
 from streaming.audit.deliveries import reconcile
 from streaming.base.errors import ChangedDeclaration, RedeliveryError, SinkError
 from streaming.keyed.library.deduplicated import deduplicated
 from streaming.operations.rebuild import rebuild
 from tests.support.delivering import Courier, by_id, ingested, reading, readings
+from tests.support.feeds import land_all
 from tests.support.instants import NOW
 from tests.support.postgres import rows, run
 from tests.support.runs import run as drained
@@ -105,3 +106,27 @@ def test_where_not_all_was_delivered_nobody_can_tell_what_follows(spark: SparkSe
     courier.runtime.begin_anew(again=True)
     courier.deliver()
     assert [[row["id"] for row in rows] for rows in delivered(lake)] == [["a"], ["a", "b", "c"]]
+
+
+others = replace(readings, name="others", source=Files("landing/others"))
+
+
+def test_pairs_of_steps_that_a_rebuild_has_numbered_anew_come_once(spark: SparkSession, lake: Lake) -> None:
+    """Three steps are one after the rebuild; a pair that only this one has met follows, and nothing is lost."""
+    select = {"one": "left_value", "other": "right_value"}
+    met = Joined("met", readings, others, ("id",), ("-9 seconds", "9 seconds"), select=select)
+    out = Delivery("met_out", met, FILES, select=("one", "other"))
+    of = Pipeline(name="both", streams=(readings, others), operators=(met,), deliveries=(out,))
+    for number in range(3):
+        land_all(lake, readings, [reading("a", number, number)])
+        land_all(lake, others, [reading("a" if number == 2 else "b", number, 10)])
+        drain(spark, lake, of, now=lambda: NOW)
+    land_all(lake, others, [reading("a", 4, 11)])
+    drain(spark, lake, replace(of, operators=(replace(met, name="other"),), deliveries=()), now=lambda: NOW)
+    closer = replace(met, between=("-3 seconds", "3 seconds"))
+    rebuild(spark, lake, replace(of, operators=(closer,), deliveries=()), closer, now=lambda: NOW)
+    courier = Courier(spark, lake, replace(out, of=closer))
+    courier.runtime.begin_anew(again=False)
+    courier.deliver()
+    pairs = [sorted((row["one"], row["other"]) for row in rows) for rows in delivered(lake)]
+    assert pairs == [[(0, 10), (1, 10), (2, 10)], [(1, 11), (2, 11)]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import dagster as dg
@@ -81,14 +82,9 @@ def trend_key(pipeline: Pipeline) -> dg.AssetKey:
     return dg.AssetKey([pipeline.name, "trend"])
 
 
-def result_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
+def result_keys(operators: Iterable[Operator]) -> list[dg.AssetKey]:
     """Everything that is current is made of these: of views the first results, updates and corrections."""
-    return [
-        table_key(operator, table.suffix)
-        for operator in pipeline.operators
-        for table in operator.tables
-        if table.is_result
-    ]
+    return [table_key(operator, table.suffix) for operator in operators for table in operator.tables if table.is_result]
 
 
 def streamed_keys(pipeline: Pipeline) -> list[dg.AssetKey]:

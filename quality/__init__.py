@@ -2,7 +2,16 @@
 
 from quality.errors import GateClosed, NotBuiltYet, QualityError, Reason, SuiteError
 from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
-from quality.find import judged_tables, role_of_corrections, role_of_log, role_of_updates, suites_for
+from quality.find import (
+    judged_tables,
+    operators_read,
+    role_of_corrections,
+    role_of_log,
+    role_of_updates,
+    roles_read,
+    streams_read,
+    suites_for,
+)
 from quality.gate import open_gate, reasons_of, reasons_to_close
 from quality.judging import judge, judge_frame, judge_table
 from quality.pins import Pin, Pins, pin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
 
 from quality.errors import SuiteError
@@ -39,6 +39,24 @@ def role_of_corrections(view: str) -> str:
 def role_of_updates(view: str) -> str:
     """The role of the updates of the view of that name."""
     return f"{view}_{UPDATES}"
+
+
+def operators_read(pipeline: Pipeline, reads: Collection[Operator | Stream] = ()) -> tuple[Operator, ...]:
+    """Those operators of a pipeline that are among what is read, all where nothing is named."""
+    return tuple(operator for operator in pipeline.operators if not reads or operator in reads)
+
+
+def streams_read(pipeline: Pipeline, reads: Collection[Operator | Stream] = ()) -> tuple[Stream, ...]:
+    """Those streams that are among what is read, as they are or through operators; all where nothing is named."""
+    through = {stream for operator in operators_read(pipeline, reads) for stream in operator.reads}
+    return tuple(stream for stream in pipeline.streams if not reads or stream in reads or stream in through)
+
+
+def roles_read(pipeline: Pipeline, reads: Collection[Operator | Stream] = ()) -> set[str]:
+    """The roles of the tables behind what is read, the logs of its streams included."""
+    operators = operators_read(pipeline, reads)
+    logs = {role_of_log(pipeline, stream) for stream in streams_read(pipeline, reads)}
+    return logs | {role for role, (operator, _) in result_tables(pipeline).items() if operator in operators}
 
 
 def judged_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:

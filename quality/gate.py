@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 
 from pyspark.sql import SparkSession
 
 from quality.errors import GateClosed, QualityError, Reason, Why
 from quality.expectations import Expectation, Suite
-from quality.find import optional_roles, role_of_corrections, role_of_log, suites_for
+from quality.find import (
+    operators_read,
+    optional_roles,
+    role_of_corrections,
+    role_of_log,
+    roles_read,
+    suites_for,
+)
 from quality.pins import Pin, Pins
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
-from streaming.declare import Operator, Pipeline
+from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.operators import runtime_of
 from streaming.tables import delta
@@ -29,24 +36,36 @@ _WAYS_OUT: dict[Why, str] = {
 
 
 def open_gate(
-    spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, days: Iterable[date] | None = None
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    pins: Pins,
+    days: Iterable[date] | None = None,
+    reads: Collection[Operator | Stream] = (),
 ) -> None:
-    """Return if the pinned versions may be reported for `days` (all days without it).
+    """Return if the pinned versions may be reported for `days` (all days without it), by who `reads` only that much.
 
     Raises:
         GateClosed: with every reason; nothing may be published.
         QualityError: the pins are not this pipeline's.
     """
-    reasons = reasons_to_close(spark, lake, pipeline, pins, days)
+    reasons = reasons_to_close(spark, lake, pipeline, pins, days, reads)
     if reasons:
         ways_out = dict.fromkeys(_WAYS_OUT[reason.why] for reason in reasons)
         raise GateClosed(reasons, f"Nothing was published. {' '.join(ways_out)}")
 
 
 def reasons_to_close(
-    spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, days: Iterable[date] | None = None
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    pins: Pins,
+    days: Iterable[date] | None = None,
+    reads: Collection[Operator | Stream] = (),
 ) -> list[Reason]:
     """Everything that keeps the gate closed, tables in the order of their suites, then late pairs; empty if none.
+
+    `reads`: the operators and streams that are asked about, all where nothing is named.
 
     Raises:
         QualityError: the pins are not this pipeline's, or lack one of its tables.
@@ -57,17 +76,17 @@ def reasons_to_close(
             f"the pins are of pipeline {pins.pipeline!r} without {', '.join(pins.absent) or 'nothing'}, and pipeline "
             f"{pipeline.name!r} needs all but {', '.join(sorted(may_be_absent))}; pin again."
         )
-    reasons, suites = [], suites_for(pipeline)
+    reasons, suites, roles = [], suites_for(pipeline), roles_read(pipeline, reads)
     for role, suite in suites.items():
-        pin = pins.pin(role)
+        pin = pins.pin(role) if role in roles else None
         if pin is not None:
             reasons += _rebuilt(pin)
             reasons += reasons_of(
                 suite, pin.subject, verdicts_for(lake, pin.table, pin.version), all_verdicts(lake, pin.table)
             )
-    reasons += [reason for pin in pins.tables if pin.role not in suites for reason in _rebuilt(pin)]
+    reasons += [reason for pin in pins.tables if pin.role in roles - suites.keys() for reason in _rebuilt(pin)]
     wanted = None if days is None else set(days)
-    for operator in pipeline.backfilled:
+    for operator in (each for each in pipeline.backfilled if each in operators_read(pipeline, reads)):
         reasons += _uncorrected(spark, lake, pipeline, operator, pins, wanted)
     return reasons
 

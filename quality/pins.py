@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,10 +10,17 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
-from quality.find import optional_roles, result_tables, role_of_log, suites_for
+from quality.find import (
+    operators_read,
+    optional_roles,
+    result_tables,
+    role_of_log,
+    streams_read,
+    suites_for,
+)
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
-from streaming.declare import Pipeline, Stream
+from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import version_after
 from streaming.operators import open_beside, runtime_of
@@ -76,10 +83,16 @@ class Pins:
         return cls(value["pipeline"], tuple(Pin(**pin) for pin in value["tables"]), tuple(value["absent"]))
 
 
-def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None) -> Pins:
+def pin(
+    lake: Lake,
+    pipeline: Pipeline,
+    through: Mapping[str, int] | None = None,
+    reads: Collection[Operator | Stream] = (),
+) -> Pins:
     """The newest versions of logs and of all that is current; of the logs as they were after the batches `through`.
 
-    Of a lake with a cut those that readers see there.
+    Only of the operators and streams that somebody `reads`, where any is named. Of a lake with a cut those that readers
+    see there.
 
     Raises:
         NotBuiltYet: there is no log or no view yet, so nothing can be reported.
@@ -90,11 +103,14 @@ def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None
     pins: list[Pin] = []
     absent: list[str] = []
     # The others of an operator are those that go with its own table as it was opened here.
-    own = {operator.name: delta.open_table(lake.table(operator)) for operator in pipeline.operators}
-    as_of = {each.name: runtime_of(each, lake).versions() for each in pipeline.operators if lake.cut is not None}
+    operators = operators_read(pipeline, reads)
+    own = {operator.name: delta.open_table(lake.table(operator)) for operator in operators}
+    as_of = {each.name: runtime_of(each, lake).versions() for each in operators if lake.cut is not None}
     # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
     optional = optional_roles(pipeline)
     for role, (operator, table) in result_tables(pipeline).items():
+        if operator not in operators:
+            continue
         uri = lake.table(operator, table.suffix)
         if lake.cut is None:
             opened = open_beside(own[operator.name], uri) if table.suffix else own[operator.name]
@@ -107,7 +123,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None
             absent.append(role)
         else:
             raise _not_built_yet(lake, pipeline, lake.table(operator), operator.reads[0])
-    for stream in pipeline.streams:
+    for stream in streams_read(pipeline, reads):
         newest = _pin(lake, role_of_log(pipeline, stream), lake.log(stream), delta.open_table(lake.log(stream)))
         if newest is None:
             raise _not_built_yet(lake, pipeline, lake.log(stream), stream)

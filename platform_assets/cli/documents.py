@@ -31,7 +31,7 @@ class Document(BaseModel):
 class FindingDocument(BaseModel):
     """One law: `checked` is how many things were compared, `broken` how many of them break it.
 
-    `independent`: what must be was computed by another engine than what is.
+    `independent`: what must be was computed by another engine than what is. `waiting`: rows still to be delivered.
     """
 
     law: str
@@ -42,6 +42,7 @@ class FindingDocument(BaseModel):
     holds: bool
     advice: str
     independent: bool
+    waiting: int = 0
 
 
 class AuditDocument(Document):

@@ -23,7 +23,7 @@ from streaming.declare import Keyed, Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
-from streaming.operations import drop_old_days
+from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
 from streaming.service import drain_unpaused, shown_on
@@ -76,9 +76,7 @@ def run(
                 spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch
             )
         _say_unread(pipeline, done.unknown)
-        for name, why in done.waiting.items():
-            text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+        _say_waiting(done.waiting)
         for why in done.held.values():
             console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
         done.raise_paused()
@@ -96,7 +94,7 @@ def correct(
     pipeline_name: PipelineName,
     day: Annotated[list[datetime] | None, typer.Option(formats=["%Y-%m-%d"], help="A day, UTC; repeatable.")] = None,
 ) -> None:
-    """Recompute the windows that late data has changed.
+    """Recompute the windows that late data has changed, and deliver what is current by then.
 
     Without --day, on all days that need it.
     """
@@ -121,6 +119,8 @@ def correct(
                     bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
             except CorrectionsFailed as error:
                 failed.append(error)
+        followed = deliver_current(spark, lake, pipeline)
+    _say_delivered(pipeline, followed)
     if len(failed) > 1:
         raise ViewError("\n".join(map(str, failed))) from failed[0]
     if failed:
@@ -164,6 +164,26 @@ def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) ->
         warning = count({} if head is None else head.source).warning
         if warning:
             console.print(warning, highlight=False, markup=False, soft_wrap=True)
+
+
+def _say_waiting(waiting: Mapping[str, str]) -> None:
+    for name, why in waiting.items():
+        text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _say_delivered(pipeline: Pipeline, delivered: DeliveredCurrent) -> None:
+    """Print what became of the deliveries of what is current, of which there may be none."""
+    if delivered.holder:
+        text = f"{delivered.holder} runs {pipeline.name}, and delivers what changed: {', '.join(delivered.rows)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        return
+    for name, rows in delivered.rows.items():
+        if name not in {*delivered.waiting, *delivered.paused}:
+            console.print(f"{name}: {counted(rows, 'row')} delivered", highlight=False, markup=False)
+    _say_waiting(delivered.waiting)
+    for why in delivered.paused.values():
+        console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:

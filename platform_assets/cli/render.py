@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from streaming.base import Reading, instant_of, python_values, shown
+from streaming.base import Reading, counted, instant_of, python_values, shown
 from streaming.operators import Finding
 
 _WIDEST, _WIDEST_IN_BLOCK = 60, 2_000
@@ -125,16 +125,17 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
     table.add_column("compared")
     table.add_column("checked", justify="right")
     table.add_column("broken", justify="right")
-    held, subject, advice = True, None, list[str]()
+    held, subject, advice, waiting = True, None, list[str](), 0
     for finding in findings:
-        held = held and finding.holds
+        held, waiting = held and finding.holds, waiting + finding.waiting
         if finding.subject != subject:
             subject = finding.subject
             table.add_row(f"[dim]{subject}[/]")
         broken = f"[green]{finding.broken:,}[/]" if finding.holds else f"[bold red]{finding.broken:,}[/]"
         table.add_row(finding.law, finding.compared, f"{finding.checked:,}", broken)
         advice += [finding.advice] if finding.advice and not finding.holds else []
-    table.caption = "[green]every law holds[/]" if held else "[bold red]a law is broken[/]"
+    more = f", and {counted(waiting, 'row')} still to be delivered" if waiting else ""
+    table.caption = f"[green]every law holds{more}[/]" if held else f"[bold red]a law is broken{more}[/]"
     console.print(table)
     for text in advice:
         console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,6 +1,6 @@
 """Asset checks: one per expectation of the quality suites, each saying what its verdict on an exact version is."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -20,11 +20,13 @@ from quality import (
     judged_tables,
     pin,
     reasons_of,
+    roles_read,
     suites_for,
     verdicts_for,
 )
-from streaming import Lake, Pipeline
+from streaming import Lake, Pipeline, Stream
 from streaming.base import utc_now
+from streaming.declare import Operator
 from streaming.tables import delta
 
 Judged = Mapping[str, dg.AssetCheckResult]
@@ -93,10 +95,17 @@ def report_not_due(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline)
                 instance.report_runless_asset_event(evaluation)
 
 
-def judge_missing(spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, run_id: str) -> None:
-    """Run the suites of those pinned tables that have no verdicts on exactly their versions."""
-    suites = suites_for(pipeline)
-    for pinned in (each for each in pins.tables if each.role in suites):
+def judge_missing(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    pins: Pins,
+    run_id: str,
+    reads: Collection[Operator | Stream] = (),
+) -> None:
+    """Run the suites of those pinned tables that have no verdicts on exactly their versions; see `judge` of `reads`."""
+    suites, roles = suites_for(pipeline), roles_read(pipeline, reads)
+    for pinned in (each for each in pins.tables if each.role in suites.keys() & roles):
         _verdicts(lambda: spark, lake, pinned, suites[pinned.role], run_id)
 
 

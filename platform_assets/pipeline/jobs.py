@@ -68,7 +68,7 @@ def alert_selection(pipeline: Pipeline) -> dg.AssetSelection:
 
 def report_job(report: Report) -> AssetJob:
     """The gate and the report behind it, with the checks of everything that the report reads."""
-    read = [*map(keys.log_key, report.pipeline.streams), *keys.result_keys(report.pipeline)]
+    read = [*map(keys.log_key, report.streams), *keys.result_keys(report.operators)]
     sections = dg.AssetSelection.assets(*(keys.report_key(section.table) for section in report.sections))
     return dg.define_asset_job(
         keys.report_name(report.name),

@@ -22,7 +22,7 @@ from platform_assets.specs import asset_spec
 from platform_assets.tags import LAYER_TAG
 from quality import GateClosed, Pins, Suite, pin, verdicts_for
 from quality.tables import table_name
-from streaming import Lake, Pipeline
+from streaming import Lake, Stream
 from streaming.base import utc_now
 from streaming.service import look
 from streaming.tables import storage
@@ -43,7 +43,8 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
             section.description,
             {"delta", *section.files},
             [
-                *(key for operator in report.pipeline.operators for key in keys.current_keys(operator)),
+                *(key for operator in report.operators for key in keys.current_keys(operator)),
+                *(keys.log_key(stream) for stream in report.reads if isinstance(stream, Stream)),
                 *(keys.dimension_key(dimension.name) for dimension in report.dimensions),
             ],
         )
@@ -55,10 +56,10 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult]:
         where, session = lake.lake, spark.spark_session
-        pins = reported_pins(context.instance, where, report.pipeline)
+        pins = reported_pins(context.instance, where, report)
         context.log.info(f"pinned versions: {pins.versions()}")
         try:
-            judge_missing(session, where, report.pipeline, pins, context.run.run_id)
+            judge_missing(session, where, report.pipeline, pins, context.run.run_id, report.reads)
             published = publish(session, where, report, pins, context.run.run_id, utc_now)
         except GateClosed as closed:
             first = closed.reasons[0]
@@ -110,16 +111,17 @@ def dimension_assets(report: Report) -> list[dg.AssetSpec]:
     ]
 
 
-def reported_pins(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> Pins:
-    """The versions that a report is made of now.
+def reported_pins(instance: dg.DagsterInstance, lake: Lake, report: Report) -> Pins:
+    """The versions that the report is made of now.
 
     While the stream runs, late pairs may have come a moment ago: the newest batch that is settled counts.
 
     Raises:
         NotBuiltYet: there is no data yet.
     """
+    pipeline = report.pipeline
     through = settled_through(instance, pipeline) if look(lake, pipeline).running else None
-    return pin(lake, pipeline, through)
+    return pin(lake, pipeline, through, report.reads)
 
 
 def report_checks(section: Section, report: Report) -> dg.AssetChecksDefinition:
@@ -147,7 +149,7 @@ class _Undated(Sources):
 
 
 def _suite(section: Section, report: Report) -> Suite:
-    return section.suite(_Undated(None, None, report.pipeline, Pins(report.pipeline.name, ())))  # type: ignore[arg-type]
+    return section.suite(_Undated(None, None, report.pipeline, Pins(report.pipeline.name, ()), {}, report.reads))  # type: ignore[arg-type]
 
 
 def _table_metadata(lake: Lake, section: Section, report: Report, published: Published) -> dict[str, Any]:

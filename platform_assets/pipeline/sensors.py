@@ -74,9 +74,10 @@ def report_sensor(
     def follow(context: dg.RunStatusSensorContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
         if PROCESS_TAG in context.dagster_run.tags:
             return dg.SkipReason("the process that executed this run sees to the report itself")
+        read = [each for each in report.pipeline.backfilled if each in report.operators]
         # A stream that runs always has some that wait: its report is of the batches before them.
         running = look(lake.lake, report.pipeline).running
-        if not running and any(waiting(context.instance, lake.lake, each) for each in report.pipeline.backfilled):
+        if not running and any(waiting(context.instance, lake.lake, each) for each in read):
             return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
         if _is_published(context.instance, lake.lake, report):
             return dg.SkipReason(f"{report.name} is published from exactly these versions; launch its job to repeat it")
@@ -87,7 +88,7 @@ def report_sensor(
 
 def _is_published(instance: dg.DagsterInstance, lake: Lake, report: Report) -> bool:
     try:
-        pins = reported_pins(instance, lake, report.pipeline)
+        pins = reported_pins(instance, lake, report)
     except NotBuiltYet:
         # The run says what is missing.
         return False

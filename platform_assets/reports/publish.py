@@ -71,8 +71,8 @@ def judge_and_publish(
         NotBuiltYet: there is no data yet.
         GateClosed, NothingToReport: as `publish`.
     """
-    pins = pin(lake, report.pipeline)
-    judge(spark, lake, report.pipeline, pins, run_id, now)
+    pins = pin(lake, report.pipeline, reads=report.reads)
+    judge(spark, lake, report.pipeline, pins, run_id, now, report.reads)
     return publish(spark, lake, report, pins, run_id, now)
 
 
@@ -83,7 +83,8 @@ def sources_as_of(spark: SparkSession, lake: Lake, report: Report) -> Sources:
         NotBuiltYet: there was no data yet.
     """
     dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
-    return Sources(spark, lake, report.pipeline, pin(lake, report.pipeline), dimensions)
+    pins = pin(lake, report.pipeline, reads=report.reads)
+    return Sources(spark, lake, report.pipeline, pins, dimensions, report.reads)
 
 
 def publish(
@@ -99,10 +100,10 @@ def publish(
         NothingToReport: no window is closed yet.
         DimensionError: a dimension is not there, or not what is declared.
     """
-    open_gate(spark, lake, report.pipeline, pins)
+    open_gate(spark, lake, report.pipeline, pins, reads=report.reads)
     dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
     _judge_dimensions(spark, lake, report, dimensions, run_id, now)
-    sources = Sources(spark, lake, report.pipeline, pins, dimensions)
+    sources = Sources(spark, lake, report.pipeline, pins, dimensions, report.reads)
     frames = {section.table: section.rows(sources) for section in report.sections}
     tables = {name: frame.toArrow() for name, frame in frames.items()}
     if not tables[report.name].num_rows:

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from platform_assets.reports.dimension import Dimension
 from platform_assets.reports.files import FORMATS, FileFormat
 from platform_assets.reports.sources import Sources
-from quality import Suite
+from quality import Suite, operators_read, streams_read
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_number, check_tuple
-from streaming.declare import Pipeline
+from streaming.declare import Operator, Pipeline, Stream
 
 if TYPE_CHECKING:
     # Importing it takes a moment, which commands that draw nothing need not pay.
@@ -58,9 +58,11 @@ class Report:
     """A report on one pipeline; the first section carries the report's name.
 
     `chart` draws the sections' tables, by table name; `dimensions` are tables kept elsewhere that sections join.
+    `reads` are the operators and streams of the pipeline that sections read, all where nothing is named: what others
+    hold does not keep the report back.
 
     Raises:
-        DeclarationError: two dimensions have one name.
+        DeclarationError: two dimensions have one name, or the pipeline does not have what is read.
     """
 
     pipeline: Pipeline
@@ -68,12 +70,32 @@ class Report:
     sections: tuple[Section, ...]
     chart: Callable[[Mapping[str, pa.Table]], Figure] | None = None
     dimensions: tuple[Dimension, ...] = ()
+    reads: tuple[Operator | Stream, ...] = ()
 
     def __post_init__(self) -> None:
+        check_tuple(f"reads= of report {self.name!r}", self.reads, object, "a tuple, such as reads=(orders_by_hour,)")
+        operators, streams = self.pipeline.operators, self.pipeline.streams
+        unknown = [read for read in self.reads if read not in operators and read not in streams]
+        if unknown:
+            names = [operator.name for operator in operators] + [stream.name for stream in streams]
+            raise DeclarationError(
+                f"report {self.name!r} reads {getattr(unknown[0], 'name', unknown[0])!r}, which pipeline "
+                f"{self.pipeline.name!r} does not have as it is declared there; it has: {', '.join(names)}."
+            )
         names = [dimension.name for dimension in self.dimensions]
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
             raise DeclarationError(f"report {self.name!r} has two dimensions {repeated[0]!r}; rename one.")
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators whose results it reads."""
+        return operators_read(self.pipeline, self.reads)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams whose rows it reads, as they are or through operators."""
+        return streams_read(self.pipeline, self.reads)
 
     @property
     def name(self) -> str:

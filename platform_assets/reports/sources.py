@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, reduce
@@ -11,8 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from platform_assets.reports.errors import DimensionError
-from quality import NotBuiltYet, Pin, Pins, role_of_corrections, role_of_log, role_of_updates
-from streaming.base import BATCH, literal
+from quality import (
+    NotBuiltYet,
+    Pin,
+    Pins,
+    operators_read,
+    role_of_corrections,
+    role_of_log,
+    role_of_updates,
+    streams_read,
+)
+from streaming.base import BATCH, DeclarationError, literal
 from streaming.declare import Joined, Operator, OverWindows, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log, valid
@@ -25,7 +34,8 @@ from streaming.views import read_updates
 class Sources:
     """The tables of a pipeline, and the dimensions, at exactly the pinned versions, as batch frames.
 
-    Of a lake with a cut they are as of its batches.
+    Of a lake with a cut they are as of its batches. `reads`: the operators and streams that there are for it, all of
+    the pipeline where nothing is named.
     """
 
     spark: SparkSession
@@ -33,6 +43,7 @@ class Sources:
     pipeline: Pipeline
     pins: Pins
     dimensions: Mapping[str, Pin] = field(default_factory=dict)
+    reads: Collection[Operator | Stream] = ()
 
     @cached_property
     def log(self) -> DataFrame:
@@ -40,15 +51,22 @@ class Sources:
         return self.log_of(self.pipeline.stream)
 
     def log_of(self, stream: Stream) -> DataFrame:
-        """The event log of a stream."""
+        """The event log of a stream.
+
+        Raises:
+            DeclarationError: the report declares that it reads others; likewise of operators.
+        """
+        self._check_reads(stream, streams_read(self.pipeline, self.reads))
         return read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)
 
     def first(self, operator: Operator) -> DataFrame:
         """The operator's own table: of views, window joins and co-groups the first results, of a join its pairs."""
+        self._check_reads(operator, self._operators)
         return runtime_of(operator, self.lake).first_at(self.spark, self._require(operator.name).version)
 
     def output(self, operator: Operator, suffix: str) -> DataFrame:
         """Another table of the operator that holds results, such as the `unmatched` rows of a join."""
+        self._check_reads(operator, self._operators)
         rows = self._read(operator.table_name(suffix))
         newest = self.lake.batch_read(operator.reads[0]) if len(operator.reads) == 1 else None
         # Where rows tell their batch, newer ones may be there as of an older batch; other tables have a version of it.
@@ -56,6 +74,7 @@ class Sources:
 
     def corrections(self, operator: Operator) -> DataFrame | None:
         """The corrections of an operator, or None while there are none."""
+        self._check_reads(operator, self._operators)
         if not operator.corrected:
             return None
         version = self._version(role_of_corrections(operator.name))
@@ -63,12 +82,14 @@ class Sources:
 
     def updates(self, view: Windowed) -> DataFrame | None:
         """The updates of a view, or None while there are none."""
+        self._check_reads(view, self._operators)
         if not view.updated:
             return None
         return read_updates(self.spark, self.lake, view, self._version(role_of_updates(view.name)))
 
     def current(self, operator: Operator) -> DataFrame:
         """The current results: first results overlaid with updates and corrections, pairs with rows that have none."""
+        self._check_reads(operator, self._operators)
         self._require(operator.name)
         versions = {table.suffix: self._version(operator.table_name(table.suffix)) for table in _results(operator)}
         return runtime_of(operator, self.lake).current_at(self.spark, versions)
@@ -90,7 +111,7 @@ class Sources:
     def footnotes(self) -> tuple[str, ...]:
         """The notes that a reader of these numbers must know: late rows that the declaration leaves out."""
         notes = []
-        for operator in self.pipeline.operators:
+        for operator in self._operators:
             logs = {stream.name: self.log_of(stream) for stream in operator.reads}
             dropped = runtime_of(operator, self.lake).left_out(self.spark, logs)
             if dropped:
@@ -103,7 +124,7 @@ class Sources:
 
         Of pairs and rows without one it is all that the joint clock has passed.
         """
-        timed = [of for of in self.pipeline.operators if isinstance(of, OverWindows | Joined)]
+        timed = [of for of in self._operators if isinstance(of, OverWindows | Joined)]
         pinned = [(operator, self.pins.pin(operator.name)) for operator in timed]
         if self.lake.cut is None:
             marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]
@@ -116,6 +137,17 @@ class Sources:
         days = reduce(DataFrame.union, [valid(self.log_of(stream)).select("_day") for stream in streams]).distinct()
         over = days.where(F.date_add("_day", 1).cast("timestamp") <= literal(min(reached)))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
+
+    @property
+    def _operators(self) -> tuple[Operator, ...]:
+        return operators_read(self.pipeline, self.reads)
+
+    def _check_reads(self, read: Operator | Stream, declared: Collection[Operator | Stream]) -> None:
+        if self.reads and read not in declared:
+            raise DeclarationError(
+                f"the report reads {read.name!r} and declares that it reads only "
+                f"{', '.join(repr(each.name) for each in self.reads)}; add it: Report(..., reads=(...,))."
+            )
 
     def _version(self, role: str) -> int:
         pin = self.pins.pin(role)

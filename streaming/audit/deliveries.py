@@ -53,24 +53,29 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
     """The law of a delivery: rows of its table up to where it is = rows sent; rows sent = rows there + dead letters.
 
     The second is told where the target can count. A delivery that has not begun, or is about to send a batch, keeps
-    what it promises by sending it.
+    what it promises by sending it; the first finding tells how many rows it has yet to send.
     """
     runtime = DeliveryRuntime(delivery, lake, utc_now)
     ledger = runtime.ledger.read()
-    if ledger is None or _is_fresh(ledger):
-        yield Finding("delivery", delivery.name, 0, 0, "nothing is delivered yet")
-        return
-    if ledger.is_held:
+    if ledger is not None and ledger.is_held:
         yield Finding("delivery", delivery.name, 0, 0, "held since the lake was made of a savepoint")
+        return
+    if ledger is not None and ledger.of_generation != runtime.outbox.generation():
+        reason = f"not compared: {delivery.of.name} was built anew since, and it waits for `tidemark redeliver`"
+        yield Finding("delivery", delivery.name, 0, 0, reason)
+        return
+    waiting = _waiting(spark, runtime, Cursor(runtime.outbox.begin) if ledger is None else ledger.arrived_up_to)
+    if ledger is None or _is_fresh(ledger):
+        yield Finding("delivery", delivery.name, 0, 0, "nothing is delivered yet", waiting=waiting)
         return
     dropped = dropped_days(lake, (delivery.stream,)).get(delivery.stream.name)
     if runtime.outbox.of_log and dropped is not None:
         reason = (
             f"not compared: it has delivered {ledger.sent_rows:,} rows, and those of days before {dropped} are gone"
         )
-        yield Finding("delivery", delivery.name, 0, 0, reason)
+        yield Finding("delivery", delivery.name, 0, 0, reason, waiting=waiting)
         return
-    yield _sent(spark, runtime, ledger)
+    yield _sent(spark, runtime, ledger, waiting)
     try:
         held = runtime.connected().count() if not ledger.is_pending else None
     except SinkError as away:
@@ -145,11 +150,21 @@ def _is_fresh(ledger: Ledger) -> bool:
     return not ledger.sent_before and ledger.arrived_up_to <= Cursor(ledger.begins_at, ledger.skipped_rows)
 
 
-def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding:
+def _waiting(spark: SparkSession, runtime: DeliveryRuntime, done: Cursor) -> int:
+    """The rows of the table, and of what is current the changes that nobody has told yet, which are to be sent."""
+    outbox = runtime.outbox
+    end = outbox.end(done.unit)
+    there = wanted(outbox.rows(spark, done.unit, end), runtime.delivery).count() if end > done.unit else done.row
+    return max(0, there - done.row) + outbox.untold(spark)
+
+
+def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger, waiting: int) -> Finding:
     done = ledger.arrived_up_to
     rows = wanted(runtime.outbox.rows(spark, ledger.begins_at, done.unit), runtime.delivery).count() + done.row
     broken = abs(rows - ledger.skipped_rows - ledger.sent_rows)
-    return Finding("delivery", runtime.delivery.name, rows, broken, "rows of the table up to where it is = rows sent")
+    more = f"; {counted(waiting, 'row')} still to be delivered" if waiting else ""
+    compared = f"rows of the table up to where it is = rows sent{more}"
+    return Finding("delivery", runtime.delivery.name, rows, broken, compared, waiting=waiting)
 
 
 def _expected(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> tuple[int, str] | None:
@@ -160,7 +175,8 @@ def _expected(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
     delivery, outbox, dead = runtime.delivery, runtime.outbox, runtime.dead_letters.places()
     but_for = f"; {len(dead):,} dead letters" if dead else ""
     if not delivery.identity or not delivery.to.keeps_keys:
-        return ledger.sent_before + ledger.sent_rows - len(dead), f"rows sent = rows in the target{but_for}"
+        before = f", of which {ledger.sent_before:,} before it began anew" if ledger.sent_before else ""
+        return ledger.sent_before + ledger.sent_rows - len(dead), f"rows sent = rows in the target{before}{but_for}"
     if isinstance(outbox, ChangesOutbox) and not ledger.row:
         told = outbox.told(spark, ledger.unit, dead)
         return told.count(), f"results that are current = rows in the target{but_for}"

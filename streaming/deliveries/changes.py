@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
 
-from streaming.base import DAY, FencedError, date_literal
+from streaming.base import DAY, FencedError, RedeliveryError, date_literal
 from streaming.declare import CHANGES, Delivery
 from streaming.deliveries.changing import NOTHING_CLOSED, Changing, Look, Seen
 from streaming.deliveries.ledger_table import recorded_by
@@ -22,6 +23,15 @@ from streaming.sinks import CHANGE, DELETE, REASON, REVISION, TIME
 from streaming.tables import delta
 
 UPSERT = "upsert"
+
+
+@dataclass(frozen=True)
+class _News:
+    """The changes that take what was seen `before` to `after`; None where no day can have any."""
+
+    before: Seen
+    after: Seen
+    changes: DataFrame | None
 
 
 class ChangesOutbox(Outbox):
@@ -55,35 +65,63 @@ class ChangesOutbox(Outbox):
         self._write_down(spark, days)
         return self.end(self.begin)
 
+    def untold(self, spark: SparkSession) -> int:
+        news = self._news(spark, frozenset())
+        return 0 if news is None or news.changes is None else news.changes.count()
+
     def _write_down(self, spark: SparkSession, again: frozenset[date]) -> None:
+        news = self._news(spark, again)
+        if news is None:
+            return
+        numbers, fence = vars(news.after), self._fence(news.before)
+        if news.changes is None:
+            delta.note(self._uri, says=numbers, numbers=numbers, fence=fence)
+            return
+        about = f"Changes of {self._of.operator.name} for delivery {self._delivery.name}"
+        properties = recorded_by(self._delivery)
+        delta.create(self._uri, news.changes.schema, append_only=True, description=about, properties=properties)
+        statistics = (self._of.time, REVISION)
+        delta.append(news.changes, self._uri, says=numbers, numbers=numbers, statistics=statistics, fence=fence)
+
+    def _news(self, spark: SparkSession, again: frozenset[date]) -> _News | None:
+        """The changes since the last look, and all that is current of the days `again`; None where nobody wrote."""
         look, table = self._of.look(), delta.open_table(self._uri)
         before = Seen.of(table)
         after = before if look is None else look.seen(before)
         if look is None or (after == before and not again):
-            return
+            return None
         days = look.days(spark, before)
         days = None if days is None else days | again
         if days == frozenset():
-            delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
-            return
+            return _News(before, after, None)
         after = replace(after, revision=before.revision + 1)
         changes = self._changes(spark, table, look, days, None if before.again else again).select(
             *self._of.columns, DAY, CHANGE, REASON, F.lit(after.revision).cast("bigint").alias(REVISION)
         )
-        about = f"Changes of {self._of.operator.name} for delivery {self._delivery.name}"
-        properties = recorded_by(self._delivery)
-        delta.create(self._uri, changes.schema, append_only=True, description=about, properties=properties)
-        numbers = vars(after)
-        statistics = (self._of.time, REVISION)
-        fence = self._fence(before)
-        delta.append(
-            changes,
-            self._uri,
-            says=numbers,
-            numbers=numbers,
-            statistics=statistics,
-            fence=fence,
-        )
+        return _News(before, after, changes)
+
+    def goes_on(self, at: Cursor, generation: int) -> Cursor:
+        """`at` itself: revisions are numbered on. What was told gets the columns that results have by now.
+
+        Raises:
+            RedeliveryError: results are known by other columns than before, or a column has another type.
+        """
+        told, own = delta.open_table(self._uri), delta.open_table(self._of.lake.table(self._of.operator))
+        if told is None or own is None:
+            return at
+        columns = StructType([field for field in delta.schema_of(own.table_uri) if field.name in self._of.columns])
+        before = {field.name: field.dataType for field in delta.schema_of(self._uri)}
+        unknown = [name for name in self._of.identity if name not in before]
+        other = [field for field in columns if before.get(field.name, field.dataType) != field.dataType]
+        if unknown or other:
+            why = f"what identifies a result has {unknown[0]!r} now" if unknown else _retyped(other[0], before)
+            raise RedeliveryError(
+                f"delivery {self._delivery.name!r} cannot go on: {why}, so what was told cannot be compared with what "
+                f"is current. Give the old declaration of {self._of.operator.name!r} back, or declare the delivery "
+                "under a new name, with a target of its own. Nothing was delivered."
+            )
+        delta.widen(self._uri, columns)
+        return at
 
     def begin_anew(self, *, again: bool) -> None:
         """The next look compares all results; `again` repeats what is the same, and what was deleted, as well."""
@@ -162,6 +200,11 @@ def changes_between(
         F.when(vanished, F.lit(DELETE)).otherwise(F.lit(UPSERT)).alias(CHANGE),
         F.when(vanished, F.lit("correction")).otherwise(F.col(REASON)).alias(REASON),
     )
+
+
+def _retyped(column: StructField, before: Mapping[str, DataType]) -> str:
+    types = f"{before[column.name].simpleString()} and is {column.dataType.simpleString()} now"
+    return f"column {column.name!r} was {types}"
 
 
 def _newest(changes: DataFrame, of: Changing) -> DataFrame:

@@ -73,6 +73,10 @@ class Outbox(ABC):
         """Bring what is read up to date, where it is derived from other tables."""
         return None
 
+    def untold(self, spark: SparkSession) -> int:
+        """The rows that `follow` would add now; writes nothing."""
+        return 0
+
     def tell_again(self, spark: SparkSession, days: frozenset[date]) -> int | None:
         """Add everything that is there of some days once more; the unit that it follows before, or None where no unit
         can be added, and the rows that were delivered are to be read again."""
@@ -81,6 +85,14 @@ class Outbox(ABC):
     def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
         """Those of the `rows`, which were refused before, of which nothing newer was told since."""
         return rows
+
+    def goes_on(self, at: Cursor, generation: int) -> Cursor:
+        """The place in the table as it is now after which rows follow those before `at` in a `generation` of it.
+
+        Raises:
+            RedeliveryError: they cannot be told apart, or what was told cannot go on as the table is now.
+        """
+        return at
 
     def begin_anew(self, *, again: bool) -> None:
         """Another generation is meant: go on with what it changes, or `again` with all of it."""

@@ -13,7 +13,17 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, FIRST_INSTANT, ORIGIN, WRITTEN_AT, DeclarationError, FencedError, to_micros
+from streaming.base import (
+    AT,
+    BATCH,
+    FIRST_INSTANT,
+    ORIGIN,
+    WRITTEN_AT,
+    DeclarationError,
+    FencedError,
+    RedeliveryError,
+    to_micros,
+)
 from streaming.declare import (
     CHANGES,
     DEAD,
@@ -33,12 +43,12 @@ from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingOverWindows
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import recorded_by
-from streaming.deliveries.outbox import UNIT, Outbox
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
 from streaming.lookups import STEP, STEP_COLUMN
-from streaming.operators import Progress, generation_of
+from streaming.operators import NEWEST_BATCH, Progress, Replaced, generation_of
 from streaming.sinks import REVISION, TIME
 from streaming.spark import exact_json
 from streaming.tables import FileIndex, delta, read_files
@@ -106,6 +116,13 @@ class _RefusedOutbox(Outbox):
         if rows.num_rows:
             self._write(spark, rows, before, _Told(before.revision + 1, done.generation, done.delivered))
         self._looked_at = looked_at
+
+    def untold(self, spark: SparkSession) -> int:
+        ledger, dead = delta.open_table(self._ledger), delta.open_table(self._dead)
+        if ledger is None or dead is None:
+            return 0
+        before = _Told.of(delta.open_table(self._uri))
+        return int(_since(delta.contents(dead), before, Ledger.of(ledger)).num_rows)
 
     def _write(self, spark: SparkSession, rows: pa.Table, before: _Told, after: _Told) -> None:
         frame = spark.createDataFrame(rows).withColumn(REVISION, F.lit(after.revision).cast("bigint"))
@@ -202,6 +219,7 @@ class _KeyedOutbox(Outbox):
     begin = to_micros(FIRST_INSTANT)
 
     def __init__(self, lake: Lake, delivery: Delivery, keyed: Keyed) -> None:
+        self._delivery = delivery
         self._uri = lake.table(keyed, delivery.output)
         self._emitted = keyed.output_schemas[delivery.output].names
         # The text leaves out what is null, by which two rows may differ.
@@ -209,6 +227,9 @@ class _KeyedOutbox(Outbox):
 
     def generation(self) -> int:
         return generation_of(delta.open_table(self._uri))
+
+    def goes_on(self, at: Cursor, generation: int) -> Cursor:
+        return _after_replaced(self._delivery, self._uri, NEWEST_INSTANT, at, generation, self.begin)
 
     def end(self, since: int) -> int:
         table = delta.open_table(self._uri)
@@ -291,6 +312,7 @@ class _RowsOutbox(Outbox):
     begin = 0
 
     def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, order: tuple[str, ...]) -> None:
+        self._delivery = delivery
         self._uri = lake.table(operator, delivery.output)
         self._operator = operator
         self._files = FileIndex(self._uri, AT)
@@ -302,11 +324,48 @@ class _RowsOutbox(Outbox):
     def end(self, since: int) -> int:
         return Progress.of(self._operator, delta.open_table(self._uri)).batch + 1
 
+    def goes_on(self, at: Cursor, generation: int) -> Cursor:
+        # Of one log units are its batches, which no rebuild numbers anew.
+        if len(self._operator.follows) == 1:
+            return at
+        return _after_replaced(self._delivery, self._uri, NEWEST_BATCH, at, generation, self.begin)
+
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         unit, table = F.col(BATCH), self._files.refresh()
         rows = read_files(spark, table, self._uri, self._files.with_batches(since - 1, until - 1))
         wanted = rows.where((unit >= since) & (unit < until))
         return wanted.withColumns({UNIT: unit, REVISION: F.unix_micros(AT), TIME: F.col(AT)})
+
+
+def _after_replaced(delivery: Delivery, uri: str, newest: str, at: Cursor, generation: int, begin: int) -> Cursor:
+    """The place in a table after what followed from the batches that the table of `generation` before it had followed.
+
+    Units are steps, numbered by the number `newest`, which those of another generation have nothing to do with.
+
+    Raises:
+        RedeliveryError: not all of that table was delivered, or no step ended where that one did.
+    """
+    table = delta.open_table(uri)
+    if table is None or generation_of(table) == generation:
+        return at
+    replaced = Replaced.of(table, newest)
+    if generation_of(table) != generation + 1:
+        why = "it was built anew more than once since"
+    elif replaced is None:
+        why = "it went on while it was built anew, and no step of the new one ended where the last of the old one did"
+    elif at < Cursor(_after(replaced.before, begin)):
+        why = "not all rows of it had been delivered when it was built anew"
+    else:
+        return Cursor(_after(replaced.continues, begin))
+    raise RedeliveryError(
+        f"nobody can tell which rows of {delivery.of.name!r} follow those that {delivery.name!r} has delivered: {why}. "
+        "`tidemark redeliver` with `--all` delivers everything again, in a new generation; where the target keeps "
+        "every row that it gets, remove what is there before. Nothing was delivered."
+    )
+
+
+def _after(newest: int | None, begin: int) -> int:
+    return begin if newest is None else newest + 1
 
 
 def outbox_of(delivery: Delivery, lake: Lake) -> Outbox:

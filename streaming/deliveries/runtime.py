@@ -137,6 +137,7 @@ class DeliveryRuntime:
 
         Raises:
             SinkError: such a batch is open, and the target is away.
+            RedeliveryError: nobody can tell what follows in the table as it is now.
         """
         before = self.ledger.read()
         if before is None:
@@ -145,7 +146,10 @@ class DeliveryRuntime:
         if before.is_pending and before.has_new_rows:
             arrived = self._connected().delivered_through(before.generation) == before.planned
             begins = before.cursor if arrived else before.since
-        at = Cursor(self.outbox.begin) if again and self.delivery.what != "current" else begins
+        if again and self.delivery.what != "current":
+            at = Cursor(self.outbox.begin)
+        else:
+            at = begins if before.is_held else self.outbox.goes_on(begins, before.of_generation)
         after = before.anew(self.outbox.generation(), at)
         self.ledger.write(before, after)
         # The declaration last: whoever dies before it is refused once more, and delivers nothing by half of a decision.

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from streaming.base import arrow_schema
-from streaming.declare import Keyed
+from streaming.declare import Keyed, described
+from streaming.keyed.schemas import CopiesRows
 
-_STATE, _FUNCTION, _TIMER = "state", "function", "timer"
+_STATE, _FUNCTION, _TIMER, _RESULT = "state", "function", "timer", "result"
 _OUTPUTS, _ON_ERROR = "side output", "on error"
 
 
 def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
     """The fingerprint `makes` of an older declaration, taken for today's as far as today's goes on from its state."""
     declared = keyed.fingerprint
+    if copied_fewer_columns(keyed, makes):
+        makes = {**makes, **{part: declared[part] for part in (_FUNCTION, _STATE, _RESULT, _OUTPUTS)}}
     if added_outputs(keyed, makes):
         makes = {**makes, _OUTPUTS: declared[_OUTPUTS]}
     if keyed.diverts and not keyed.corrected:
@@ -26,6 +30,19 @@ def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
     if _STATE in makes and _takes_over(_schema(makes[_STATE]), keyed.state_schema):
         return {**makes, _STATE: declared[_STATE]}
     return makes
+
+
+def copied_fewer_columns(keyed: Keyed, makes: dict[str, Any]) -> bool:
+    """True if a declaration with the fingerprint `makes` differs only in columns of whole rows that it lacked."""
+    if not isinstance(keyed.on_row, CopiesRows) or not {_FUNCTION, _STATE, _RESULT, _OUTPUTS} <= makes.keys():
+        return False
+    columns = tuple(name for name in _schema(makes[_RESULT]).names if name in keyed.on_row.columns)
+    function = f"{described(replace(keyed.on_row, columns=columns))} version {keyed.version}"
+    if makes[_FUNCTION] != function or makes[_OUTPUTS].keys() != keyed.sides.keys():
+        return False
+    tables = [(makes[_STATE], keyed.state), (makes[_RESULT], keyed.result)]
+    tables += [(ddl, keyed.sides[name]) for name, ddl in makes[_OUTPUTS].items()]
+    return all(_has_fields_of(_schema(old), _schema(new)) for old, new in tables)
 
 
 def is_migrated(keyed: Keyed, makes: dict[str, Any]) -> bool:
@@ -77,6 +94,17 @@ def _schema(state: str) -> pa.Schema:
 def _takes_over(old: pa.Schema, new: pa.Schema) -> bool:
     """True if each old field is there, and its type takes every value of the old one."""
     return all(field.name in new.names and _is_as_wide(field.type, new.field(field.name).type) for field in old)
+
+
+def _has_fields_of(old: pa.Schema | pa.StructType, new: pa.Schema | pa.StructType) -> bool:
+    """True if each old field is there, of the type that it had; a struct may have more fields."""
+    there = {field.name: field.type for field in new}
+    return all(
+        _has_fields_of(field.type, there[field.name])
+        if pa.types.is_struct(field.type) and pa.types.is_struct(there.get(field.name))
+        else there.get(field.name) == field.type
+        for field in old
+    )
 
 
 def _is_as_wide(old: pa.DataType, new: pa.DataType) -> bool:

@@ -8,14 +8,12 @@ from typing import Any
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream
 from streaming.keyed.key import Key
-from streaming.keyed.schemas import ddl, row_types, struct_of
+from streaming.keyed.schemas import CopiesRows, ddl, row_types, struct_of
 
 
 @dataclass(frozen=True)
-class _KeepNewest:
+class _KeepNewest(CopiesRows):
     """Emits the row that is superseded with the time for which it was valid, and keeps the one that supersedes it."""
-
-    columns: tuple[str, ...]
 
     def __call__(self, key: Key, row: Any) -> None:
         if key.newest is not None:

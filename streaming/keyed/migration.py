@@ -30,7 +30,7 @@ from streaming.keyed.buckets import Buckets
 from streaming.keyed.compatible import added_fields, added_outputs, is_migrated, is_of_today, version_of
 from streaming.keyed.fold import as_json
 from streaming.keyed.frame import hash_of, in_buckets
-from streaming.keyed.schemas import spark_schema
+from streaming.keyed.schemas import CopiesRows, spark_schema
 from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
@@ -184,6 +184,8 @@ def _record(lake: Lake, keyed: Keyed, migrations: list[dict[str, Any]]) -> None:
 
 def _said(keyed: Keyed, before: dict[str, Any], kept: int, gone: int) -> str:
     of = f"keyed function {keyed.name!r}"
+    if isinstance(keyed.on_row, CopiesRows):
+        return f"{of} has all columns of its stream by now: rows from before a column was added have null there."
     if keyed.migrate is None:
         added = ", ".join(added_fields(keyed, before["state"])) or "wider types"
         return (
@@ -213,7 +215,7 @@ class Migrated:
         """
         given = as_json(state)
         try:
-            made = state if self._keyed.migrate is None else self._keyed.migrate(state, self._version)
+            made = self._as_it_is(state) if self._keyed.migrate is None else self._keyed.migrate(state, self._version)
             self._check(made)
             return tuple(self._field(name, made.get(name)) for name in self._kept)
         except Exception as error:
@@ -222,6 +224,16 @@ class Migrated:
                 f"{raised(error)}. State of version {self._version}: {given}. Correct `migrate`, or "
                 f"build the function anew with `tidemark rebuild {self._keyed.name}`. Nothing was changed."
             ) from error
+
+    def _as_it_is(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state with null for the columns that a whole row in it did not have yet."""
+        structs = {field.name: field.type for field in self._keyed.state_schema if pa.types.is_struct(field.type)}
+        whole = {
+            name: {entry.name: state[name].get(entry.name) for entry in structs[name]}
+            for name in structs.keys() & state.keys()
+            if state[name] is not None
+        }
+        return {**state, **whole}
 
     def _check(self, made: object) -> None:
         fields = ", ".join(self._kept) or "none"

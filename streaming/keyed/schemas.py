@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -60,6 +63,20 @@ def type_of(what: str, of: Stream, column: str) -> str:
             f"{', '.join(types)}. Derive it with a cast, such as cast(... as double)."
         )
     return types[column]
+
+
+@dataclass(frozen=True)
+class CopiesRows(ABC):
+    """A function that emits whole rows of its stream, of which it takes the `columns`, as they came.
+
+    Where a column is added to the stream, older rows have null there in the log, and so they have in its results.
+    """
+
+    columns: tuple[str, ...]
+
+    @abstractmethod
+    def __call__(self, key: Any, row: Any) -> None:
+        """Take a row of a key, as `Keyed.on_row` says."""
 
 
 def row_types(what: str, of: Stream, by: tuple[str, ...]) -> dict[str, str]:

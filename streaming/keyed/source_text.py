@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming.declare import Keyed, described
-from streaming.keyed.compatible import version_of
+from streaming.keyed.compatible import copied_fewer_columns, version_of
 from streaming.operators import recorded_declaration
 
 SOURCE = "source"
@@ -36,7 +36,7 @@ def changed_text(keyed: Keyed, state: DeltaTable | None) -> str | None:
     if state is None or recorded is None or recorded == source_number(keyed):
         return None
     made = recorded_declaration(state)
-    if made is not None and version_of(made["makes"]) != keyed.version:
+    if made is not None and (version_of(made["makes"]) != keyed.version or copied_fewer_columns(keyed, made["makes"])):
         return None
     return (
         f"the source text of keyed function {keyed.name!r} has changed since its last step, and its version is still "

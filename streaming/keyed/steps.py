@@ -22,7 +22,7 @@ from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.migration import cut_state, migrate_state
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.schemas import spark_schema, table_schemas
+from streaming.keyed.schemas import CopiesRows, spark_schema, table_schemas
 from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.state_table import BUCKETS, StateTable, StoredState
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
@@ -75,9 +75,18 @@ class KeyedSteps:
         Raises:
             FunctionError: `migrate` of the declaration failed.
         """
+        self._widen_outputs()
         summary = migrate_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
         cut_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
         return summary
+
+    def _widen_outputs(self) -> None:
+        """Add the columns that a function which copies whole rows did not have yet; older results read null there."""
+        if not isinstance(self._keyed.on_row, CopiesRows):
+            return
+        for suffix in self._outputs.suffixes:
+            if delta.exists(self._uri(suffix)):
+                delta.widen(self._uri(suffix), spark_schema(self._schemas[suffix], partitioned=True))
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
         """Follow `batches` of each log, those after the state in order and without a gap.

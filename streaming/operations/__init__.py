@@ -8,7 +8,14 @@ from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.pinned import kept_bytes
 from streaming.operations.rebuild import RebuildListener, rebuild
-from streaming.operations.redeliver import Redelivered, begin_anew, redeliver, redeliver_days
+from streaming.operations.redeliver import (
+    DeliveredCurrent,
+    Redelivered,
+    begin_anew,
+    deliver_current,
+    redeliver,
+    redeliver_days,
+)
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 from streaming.operations.restore import Restored, fork, restore, restore_to
 from streaming.operations.retention import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import date, datetime
 from threading import Event
@@ -16,10 +16,13 @@ from streaming.lake import Lake
 from streaming.log import head, require_log, widen_log
 from streaming.operators import (
     OperatorRuntime,
+    SteppedRuntime,
     check_can_rebuild,
     generation_of,
+    has_caught_up,
     make_ready,
     next_of,
+    note_caught_up,
     ready_generation,
     remove_next,
     runtime_of,
@@ -104,6 +107,8 @@ def rebuild(
                     continue
                 require_log(lake, stream)
                 widen_log(spark, lake, stream)
+            if name is None:
+                _catch_up(spark, lake, operator, now, listener)
             # The second round follows what the log got during the first.
             for _ in range(2):
                 corrected |= _follow(spark, runtime_of(beside, lake), now, listener)
@@ -134,6 +139,7 @@ def rebuild_held(spark: SparkSession, lake: Lake, operator: Operator, now: Calla
     beside = next_of(operator)
     with built_beside(lake, beside):
         remove_next(lake, operator)
+        _catch_up(spark, lake, operator, now, RebuildListener())
         _follow(spark, runtime_of(beside, lake), now, RebuildListener())
         if delta.exists(lake.table(beside)):
             make_ready(lake, operator)
@@ -180,6 +186,31 @@ def _renamed(lake: Lake, pipeline: Pipeline, operator: Operator, name: str) -> O
             "or choose another name."
         ) from changed
     return beside
+
+
+def _catch_up(
+    spark: SparkSession,
+    lake: Lake,
+    operator: Operator,
+    now: Callable[[], datetime],
+    listener: RebuildListener,
+) -> None:
+    """Step what is built beside an operator's tables as far as these are, and note there where it was then.
+
+    Rows that steps write later follow those that there were, so that a delivery can go on with them. A kind whose
+    places are of the rows alone, such as the end of a window, needs no such note.
+    """
+    through = runtime_of(operator, lake).through()
+    if has_caught_up(lake, operator) or any(number < 0 for number in through.values()):
+        return
+    runtime = runtime_of(next_of(operator), lake.as_of(through))
+    if not isinstance(runtime, SteppedRuntime):
+        return
+    with explained(operator), closing(runtime):
+        for step in runtime.steps(spark, now):
+            step.run()
+            listener.followed(step.last, through[operator.reads[0].name])
+    note_caught_up(lake, operator)
 
 
 def _follow(

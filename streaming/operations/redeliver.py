@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from threading import Event
@@ -13,6 +13,8 @@ from streaming.base import LeaseError, utc_now
 from streaming.declare import Delivery, Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
+from streaming.log import Batch
+from streaming.operators import Written
 from streaming.service import Delivering, Observer, holder_of, take_lease
 
 _LOOK_EVERY = 0.5
@@ -32,6 +34,51 @@ class Redelivered:
     waiting: str
     holder: str
     done: bool = True
+
+
+@dataclass(frozen=True)
+class DeliveredCurrent:
+    """The outcome for deliveries of what is current, by name: rows that arrived, and why one takes no more.
+
+    `holder`: the process that runs the pipeline and delivers instead of this one; empty if this one did.
+    """
+
+    rows: Mapping[str, int]
+    waiting: Mapping[str, str]
+    paused: Mapping[str, str]
+    holder: str
+
+
+def deliver_current(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now
+) -> DeliveredCurrent:
+    """Deliver what has changed of what is current, and dead letters of that, unless the pipeline's process does."""
+    names = [each.name for each in pipeline.deliveries if _source(each).what == "current"]
+    rows = dict.fromkeys(names, 0)
+
+    class Counting(Observer):
+        """Counts the rows that arrive."""
+
+        def committed(self, query: str, written: Written, batch: Batch | None) -> None:
+            rows[query] += written.rows
+
+    if not names:
+        return DeliveredCurrent({}, {}, {}, "")
+    try:
+        with take_lease(lake, pipeline):
+            delivering = Delivering(spark, lake, pipeline, Counting(now))
+            for runtime in delivering.runtimes:
+                if runtime.delivery.name in rows:
+                    delivering.deliver_all(only=runtime.delivery.name)
+    except LeaseError:
+        return DeliveredCurrent(rows, {}, {}, str(holder_of(lake, pipeline)))
+    waiting = {name: waits.why for name, waits in delivering.waiting.items()}
+    return DeliveredCurrent(rows, waiting, {name: str(why) for name, why in delivering.paused.items()}, "")
+
+
+def _source(delivery: Delivery) -> Delivery:
+    """The delivery whose dead letters come to this one in the end, or this one itself."""
+    return _source(delivery.of) if isinstance(delivery.of, Delivery) else delivery
 
 
 def redeliver(

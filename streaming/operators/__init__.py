@@ -14,6 +14,7 @@ from streaming.operators.declaration import (
 )
 from streaming.operators.generations import (
     GENERATION,
+    Replaced,
     built_anew,
     generation_of,
     open_beside,
@@ -24,7 +25,7 @@ from streaming.operators.generations import (
 from streaming.operators.outputs import Outputs
 from streaming.operators.pinned import LogAtVersion, PinnedTables
 from streaming.operators.placed import rows_by_batch
-from streaming.operators.progress import FilterCounts, Progress, moved_on
+from streaming.operators.progress import NEWEST_BATCH, FilterCounts, Progress, moved_on
 from streaming.operators.retained import (
     can_be_compared,
     check_can_rebuild,
@@ -36,4 +37,12 @@ from streaming.operators.retained import (
 from streaming.operators.runtime import OperatorRuntime, Step, Written, runtime_of
 from streaming.operators.state import StateCleaner, clean_state
 from streaming.operators.stepped import Batches, SteppedRuntime, Steps, in_pieces, rows_per_step, slices
-from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
+from streaming.operators.switching import (
+    has_caught_up,
+    make_ready,
+    next_of,
+    note_caught_up,
+    ready_generation,
+    remove_next,
+    switch,
+)

@@ -27,7 +27,8 @@ class Finding:
     """The outcome of one law: what was counted (`checked`), how many of them break it, and in words what was compared.
 
     `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
-    another engine, without the code that computed what is.
+    another engine, without the code that computed what is. `waiting`: rows that nobody has acted on yet, which breaks
+    nothing.
     """
 
     law: str
@@ -37,6 +38,7 @@ class Finding:
     compared: str
     advice: str = ""
     independent: bool = False
+    waiting: int = 0
 
     @property
     def holds(self) -> bool:

@@ -6,6 +6,9 @@ until then they are read at the version that goes with the old generation.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 from deltalake import DeltaTable
 
 from streaming.base import ViewError, counted
@@ -15,6 +18,13 @@ from streaming.tables import delta
 
 GENERATION, SUPERSEDED, GONE = "generation", "superseded", "gone"
 """Numbers that a table keeps: its generation, its last version of the one before, 1 if this one has no such table."""
+
+BEFORE, CONTINUES = "before.", "continues."
+"""Beginnings of the names of numbers that a table which was built anew keeps: those of the table that it replaced, and
+its own when it had followed as much as that one."""
+
+FORGOTTEN = -1
+"""The value that replaces a number of an older generation, which no table can be without again."""
 
 BORN = "tidemark.generation"
 """The property of a table that was created in a later generation than the first."""
@@ -36,6 +46,26 @@ def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:
     if generation_of(table) > generation_of(own):
         return delta.open_table(uri, table.transaction_version(SUPERSEDED) or 0)
     return None if is_gone(table) else table
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A number of a table that was built anew: what it was `before`, and where the new table `continues` from there.
+
+    Each is None where the table did not have the number by then.
+    """
+
+    before: int | None
+    continues: int | None
+
+    @classmethod
+    def of(cls, table: DeltaTable, number: str) -> Self | None:
+        """As an open table tells; None where it was never as far as the one that it replaced."""
+        generation = table.transaction_version(f"{CONTINUES}{GENERATION}")
+        if generation is None or generation != generation_of(table):
+            return None
+        before, continues = (table.transaction_version(f"{prefix}{number}") for prefix in (BEFORE, CONTINUES))
+        return cls(*(None if value == FORGOTTEN else value for value in (before, continues)))
 
 
 def is_gone(table: DeltaTable) -> bool:

@@ -18,7 +18,7 @@ from streaming.log import Batch, head
 from streaming.operators.generations import GENERATION, generation_of
 from streaming.tables import delta
 
-_THROUGH, _WATERMARK, _BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
+_THROUGH, _WATERMARK, NEWEST_BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
 """The names of the numbers that a table keeps; the first two are of each stream."""
 _OLD_THROUGH, _OLD_WATERMARK, _OLD_WATERMARK_OF = "through", "closed", "closed.{}"
 """Names that versions before 0.2 gave them in tables of views and keyed functions, of one stream and of several."""
@@ -65,7 +65,7 @@ class Progress:
             name: number(_WATERMARK.format(name), _OLD_WATERMARK if alone else _OLD_WATERMARK_OF.format(name))
             for name in streams
         }
-        batch = number(_BATCH, *([_THROUGH.format(streams[0]), _OLD_THROUGH] if alone else []))
+        batch = number(NEWEST_BATCH, *([_THROUGH.format(streams[0]), _OLD_THROUGH] if alone else []))
         return cls(
             FrozenMapping({name: -1 if newest is None else newest for name, newest in through.items()}),
             FrozenMapping({name: optional_instant(mark) for name, mark in marks.items()}),
@@ -123,7 +123,7 @@ class Progress:
         marks = {_WATERMARK.format(name): to_micros(mark) for name, mark in self.watermarks.items() if mark is not None}
         counts = {_ROWS_IN: self.counts.rows_in, _KEPT: self.counts.kept}
         generation = {GENERATION: self.generation} if self.generation else {}
-        return {**through, **marks, _BATCH: self.batch, **counts, **generation}
+        return {**through, **marks, NEWEST_BATCH: self.batch, **counts, **generation}
 
     def told_from(self, before: Self) -> dict[str, object]:
         """The facts that the commit of a step tells people: where it ends, and where it began."""

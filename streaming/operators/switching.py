@@ -15,7 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.operators.declaration import DECLARATION, recorded_declaration
-from streaming.operators.generations import GENERATION, GONE, SUPERSEDED, generation_of, is_gone
+from streaming.operators.generations import (
+    BEFORE,
+    CONTINUES,
+    FORGOTTEN,
+    GENERATION,
+    GONE,
+    SUPERSEDED,
+    generation_of,
+    is_gone,
+)
 from streaming.tables import bounded_columns, delta, location, numbers_of, storage
 
 NEXT = "next"
@@ -23,8 +32,7 @@ NEXT = "next"
 
 _READY = "ready"
 _APPEND_ONLY = "delta.appendOnly"
-_FORGOTTEN = -1
-"""The value that replaces a number of an older generation, which no table can be without again."""
+_THROUGH = "through."
 
 
 def next_of(operator: Operator) -> Operator:
@@ -36,6 +44,29 @@ def make_ready(lake: Lake, operator: Operator) -> None:
     """Say that what was built beside the operator's tables may replace them, and which generation it will be."""
     numbers = {_READY: generation_of(delta.open_table(lake.table(operator))) + 1}
     delta.note(lake.table(next_of(operator)), says=numbers, numbers=numbers)
+
+
+def note_caught_up(lake: Lake, operator: Operator) -> None:
+    """Say that what is built beside the operator's tables has followed as much as these, where it says so nowhere yet.
+
+    So it can be told which of its rows come after those that there were.
+    """
+    beside = next_of(operator)
+    for spec in operator.streamed:
+        uri, there = lake.table(beside, spec.suffix), delta.open_table(lake.table(operator, spec.suffix))
+        built = delta.open_table(uri)
+        if built is None or there is None or has_caught_up(lake, operator, spec.suffix):
+            continue
+        numbers = numbers_of(built)
+        if _through(numbers) == _through(numbers_of(there)):
+            noted = {f"{CONTINUES}{name}": number for name, number in numbers.items()}
+            delta.note(uri, says={"caught_up": _through(numbers)}, numbers=noted)
+
+
+def has_caught_up(lake: Lake, operator: Operator, suffix: str = "") -> bool:
+    """True if a table that is built beside one of the operator's has noted how it was when it had followed as much."""
+    built = delta.open_table(lake.table(next_of(operator), suffix))
+    return built is not None and bool(_through(_noted(numbers_of(built))))
 
 
 def ready_generation(lake: Lake, operator: Operator) -> int | None:
@@ -87,9 +118,30 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
     delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration)
     DeltaTable(location(uri)).alter.set_table_properties(declaration, raise_if_not_exists=False)
     numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
+    numbers |= {} if there is None else _continued(numbers, numbers_of(there), generation)
     _replace(rows, uri, generation, numbers, bounded_columns(built))
     if metadata.configuration.get(_APPEND_ONLY) == "true":
         DeltaTable(location(uri)).alter.set_table_properties({_APPEND_ONLY: "true"})
+
+
+def _continued(built: Mapping[str, int], there: Mapping[str, int], generation: int) -> dict[str, int]:
+    """The numbers that a table `built` anew keeps of the one that is `there`; none if it was never as far as that."""
+    own = {name: number for name, number in there.items() if not name.startswith((BEFORE, CONTINUES))}
+    then = next((each for each in (_noted(built), built) if _through(each) == _through(own)), None)
+    if then is None or not _through(own):
+        return {}
+    before = {f"{BEFORE}{name}": number for name, number in own.items()}
+    continues = {f"{CONTINUES}{name}": then.get(name, FORGOTTEN) for name in own}
+    return {**before, **continues, f"{CONTINUES}{GENERATION}": generation}
+
+
+def _noted(numbers: Mapping[str, int]) -> dict[str, int]:
+    return {name.removeprefix(CONTINUES): each for name, each in numbers.items() if name.startswith(CONTINUES)}
+
+
+def _through(numbers: Mapping[str, int]) -> dict[str, int]:
+    """The numbers that say how far the table is in each log."""
+    return {name: number for name, number in numbers.items() if name.startswith(_THROUGH) and number != FORGOTTEN}
 
 
 def _replace(
@@ -99,6 +151,6 @@ def _replace(
     table = DeltaTable(location(uri))
     # An append-only table takes no replacement.
     table.alter.set_table_properties({_APPEND_ONLY: "false"})
-    forgotten = dict.fromkeys(numbers_of(table), _FORGOTTEN)
+    forgotten = dict.fromkeys(numbers_of(table), FORGOTTEN)
     kept = {**forgotten, **numbers, GENERATION: generation, SUPERSEDED: table.version()}
     delta.replace_all(rows, uri, says=kept, numbers=kept, statistics=statistics)

@@ -32,9 +32,11 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
             raise LogError(
                 f"the table {uri!r} has the column '{existing.name} {existing.dataType.simpleString()}', and what is "
                 f"to be written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give "
-                "it back, and declare the new one under a new name, which is added to the table; a format that maps "
-                f"columns to fields reads it of the same field, as Json(..., fields={{'new_{field.name}': "
-                f"'{field.name}'}}) does. To begin anew, move the table and its checkpoint away. Nothing was written."
+                f"it back, and declare the new one beside it as 'new_{field.name}', which is added to the table. A "
+                "format that maps columns to fields reads it of the field, and the old column of one that never comes: "
+                f"Json(..., fields={{'new_{field.name}': '{field.name}', '{field.name}': 'old_{field.name}'}}); what "
+                f"reads both says coalesce(new_{field.name}, {field.name}). To begin anew, move the table and its "
+                "checkpoint away. Nothing was written."
             )
         if together != existing.dataType:
             lacking.append(Field.from_json(StructField(field.name, together).json()))

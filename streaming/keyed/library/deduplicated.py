@@ -9,7 +9,7 @@ from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.key import Key
 from streaming.keyed.library.forget import forget
-from streaming.keyed.schemas import ddl, row_types
+from streaming.keyed.schemas import CopiesRows, ddl, row_types
 
 DUPLICATES = "duplicates"
 """The side output of rows that are not the first of their key."""
@@ -18,10 +18,9 @@ _FORGET = "forget"
 
 
 @dataclass(frozen=True)
-class _KeepFirst:
+class _KeepFirst(CopiesRows):
     """Emits the first row of a key, and any later one aside."""
 
-    columns: tuple[str, ...]
     horizon: int | None
 
     def __call__(self, key: Key, row: Any) -> None:

@@ -17,13 +17,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from streaming.base import BATCH, ORIGIN, ErasureError, utc_now
+from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
 from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline, Stream, Windowed
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
@@ -303,10 +303,13 @@ def _tell_deliveries(
         runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
         if runtime.ledger.read() is None or not _sources(delivery) & touched:
             continue
-        runtime.begin_anew(again=False)
         if delivery.what != "current":
+            # Where nobody can tell what follows it stays paused, and says so.
+            with suppress(RedeliveryError):
+                runtime.begin_anew(again=False)
             to_tell.append(delivery.name)
             continue
+        runtime.begin_anew(again=False)
         _deliver(spark, lake, pipeline, delivery, now)
         changes = lake.table(delivery, CHANGES)
         if delta.exists(changes):

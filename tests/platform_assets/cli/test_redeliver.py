@@ -11,10 +11,11 @@ from streaming.declare.delivery import Delivery
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.pipelines import flights as declared
+from streaming.service import take_lease
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
 from tests.platform_assets.conftest import Tidemark
-from tests.support.departures import FIRST
+from tests.support.departures import FIRST, LATE_ON_1, SECOND, THIRD
 from tests.support.feeds import land_all
 from tests.support.http_server import http_server
 from tests.support.postgres import rows, run
@@ -84,3 +85,27 @@ def test_a_day_that_is_named_is_there_again(
     assert rows(postgres, "select origin, carrier from departures order by 1") == before
     code, text = tidemark("redeliver flights table --day 2013-01-01 --day 2013-02-01")
     assert code == 1 and "'flights' has no row of 2013-02-01 for 'table'" in text
+
+
+def test_what_a_correction_has_changed_is_delivered_with_it_unless_another_process_runs_the_pipeline(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch, postgres: str
+) -> None:
+    current = Delivery("now", declared.departures_by_origin, Postgres("departures", connection=postgres), "current")
+    of = replace(declared.pipeline, deliveries=(current,))
+    monkeypatch.setattr(declared, "pipeline", of)
+    for batch in (FIRST, SECOND, THIRD, LATE_ON_1):
+        land_all(lake, declared.flights, batch)
+        assert tidemark("run flights")[0] == 0
+    counted = "select sum(flights) from departures where window_start < '2013-01-02'"
+    ((before,),) = rows(postgres, counted)
+    with take_lease(lake, of, "stream"):
+        code, text = tidemark("correct flights")
+        assert code == 0 and "1 window corrected" in text
+        assert "(stream, since " in text and "runs flights, and delivers what changed: now" in text
+    assert rows(postgres, counted) == [(before,)]
+    code, text = tidemark("audit flights --deliveries")
+    assert code == 0 and "every law holds, and 1 row still to be delivered" in text
+    code, text = tidemark("correct flights")
+    assert code == 0 and "now: 1 row delivered" in text
+    assert rows(postgres, counted) == [(before + 1,)]
+    assert "still to be delivered" not in tidemark("audit flights --deliveries")[1]

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from platform_assets.pipeline.reports import report_asset
 from platform_assets.reports import publish as publish_module
 from platform_assets.reports.errors import NothingToReport
 from platform_assets.reports.publication import outdated_files, read_publication, read_report
@@ -20,9 +21,13 @@ from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, verdicts_for
 from quality.tables import write_rows
+from streaming import Tumbling
+from streaming.base.errors import DeclarationError
 from streaming.examples.orders import orders_per_day, pipeline
 from streaming.lake.lake import Lake
 from streaming.tables.history import commit_history
+from streaming.views.corrections import correct
+from tests.support.instants import NOW
 from tests.support.runs import run
 
 DAY = date(2025, 12, 1)
@@ -136,3 +141,38 @@ def test_a_report_before_any_data_says_what_to_do(spark: SparkSession, lake: Lak
     run(spark, lake, pipeline, ORDERS)  # ingested, but no window is closed
     with pytest.raises((NotBuiltYet, NothingToReport), match="tidemark run orders"):
         judge_and_publish(spark, lake, report, "run-2")
+
+
+per_minute = replace(orders_per_day, name="orders_per_minute", window=Tumbling("1 minute"))
+every_shop = replace(pipeline, operators=(*pipeline.operators, per_minute))
+
+
+def test_late_rows_of_a_view_that_a_report_does_not_read_hold_it_up_no_longer(spark: SparkSession, lake: Lake) -> None:
+    of_days = Report(every_shop, "", report.sections, reads=(orders_per_day,))
+    run(spark, lake, every_shop, ORDERS, end_of_input=True)
+    run(spark, lake, every_shop, [order("c", "2025-12-01T11:00:00Z", 1.00)])
+    correct(spark, lake, orders_per_day, [DAY], lambda: NOW)
+    with pytest.raises(GateClosed, match="late rows in orders_per_minute"):
+        judge_and_publish(spark, lake, replace(of_days, reads=()), "run-1")
+    published = judge_and_publish(spark, lake, of_days, "run-2")
+    assert set(published.pins.versions()) == {"log", "orders_per_day", "orders_per_day_corrections"}
+
+
+def test_a_report_reads_what_it_declares_and_nothing_else(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, every_shop, ORDERS, end_of_input=True)
+    of_minutes = Report(every_shop, "", report.sections, reads=(per_minute,))
+    with pytest.raises(DeclarationError, match=r"reads 'orders_per_day' and declares .* only 'orders_per_minute'"):
+        judge_and_publish(spark, lake, of_minutes, "run-1")
+    with pytest.raises(DeclarationError, match="reads 'orders_per_minute', which pipeline 'orders' does not"):
+        replace(report, reads=(per_minute,))
+
+
+def test_the_lineage_of_a_report_names_only_the_tables_that_it_reads() -> None:
+    def upstream(of: Report) -> set[str]:
+        (spec,) = report_asset(of).specs
+        return {dep.asset_key.path[-1] for dep in spec.deps}
+
+    of_days = Report(every_shop, "", report.sections, reads=(orders_per_day,))
+    assert upstream(of_days) == {"orders_per_day_current"}
+    assert upstream(replace(of_days, reads=())) == {"orders_per_day_current", "orders_per_minute_current"}
+    assert upstream(replace(of_days, reads=(every_shop.stream,))) == {"log"}

@@ -86,6 +86,41 @@ def test_a_consumer_of_what_is_current_holds_what_is_current(spark: SparkSession
     assert contents(spark, lake, delivery).broken == 1
 
 
+def test_what_is_still_to_be_delivered_is_told_of_rows_and_of_results_that_a_correction_has_changed(
+    spark: SparkSession, lake: Lake, postgres: str
+) -> None:
+    delivery = Delivery("sums", by_id, Postgres("sums", connection=postgres), "current")
+    lines = Delivery("lines", readings, JsonLines("out", by="none"), select=("value",), batch=2, where="value <> 3")
+
+    def waiting(of: Delivery) -> list[int]:
+        return [finding.waiting for finding in reconcile(spark, lake, of)]
+
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)], [reading("a", 30, 3)])
+    assert (waiting(delivery), waiting(lines)) == ([2], [2])
+    courier, other = Courier(spark, lake, delivery), Courier(spark, lake, lines)
+    courier.deliver()
+    other.deliver()
+    assert (waiting(delivery), waiting(lines)) == ([0, 0, 0], [0, 0, 0])
+    ingested(spark, lake, [reading("a", 3, 10)])
+    correct(spark, lake, by_id, [date(2026, 1, 1)], lambda: NOW)
+    first, *others = reconcile(spark, lake, delivery)
+    assert first.compared == "rows of the table up to where it is = rows sent; 1 row still to be delivered"
+    assert (first.waiting, waiting(lines)[0], [finding.holds for finding in others]) == (1, 1, [True, True])
+    courier.deliver()
+    assert waiting(delivery) == [0, 0, 0]
+
+
+def test_rows_that_were_sent_before_a_delivery_began_anew_are_told_of(spark: SparkSession, lake: Lake) -> None:
+    lines = Delivery("lines", readings, JsonLines("out", by="none"), select=("value",))
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)])
+    courier = Courier(spark, lake, lines)
+    courier.deliver()
+    courier.runtime.begin_anew(again=True)
+    courier.deliver()
+    _, count, _ = reconcile(spark, lake, lines)
+    assert (count.checked, count.compared) == (4, "rows sent = rows in the target, of which 2 before it began anew")
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", [JsonLines, CsvFiles, ParquetFiles])
 def test_a_changed_file_is_found_by_its_folder(kind: type[FileTarget], spark: SparkSession, lake: Lake) -> None:

@@ -107,9 +107,11 @@ java: python
 
 packages: java $(INSTALLED)
 
+# Anew after each change of what is declared there. 0.1.0 has another name, and would stay beside this one.
 $(INSTALLED): pyproject.toml constraints.txt | java
 	@echo 'Installing the packages into $(VENV) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -P -m pip uninstall --quiet --yes tidemark 2>/dev/null
 	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

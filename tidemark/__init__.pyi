@@ -138,3 +138,5 @@ from streaming import savepoints as savepoints
 from streaming import start_session as start_session
 from streaming import top as top
 from streaming import triggered_window as triggered_window
+
+__version__: str

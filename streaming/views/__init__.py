@@ -17,6 +17,7 @@ from streaming.views.operator import WindowedRuntime
 from streaming.views.publishing import publish
 from streaming.views.results import (
     aggregate,
+    as_batch,
     assign,
     ends_within,
     group,

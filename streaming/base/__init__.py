@@ -33,6 +33,7 @@ from streaming.base.errors import (
     JavaError,
     LeaseError,
     LogError,
+    MissingExtra,
     NotThere,
     NoVersionError,
     ProgressError,
@@ -50,6 +51,7 @@ from streaming.base.errors import (
     SupervisorError,
     ViewError,
 )
+from streaming.base.extras import needs
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.given import check_choice, check_mapping, check_number, check_tuple, check_type
 from streaming.base.imports import BrokenModule, import_modules, import_or_explain

@@ -22,6 +22,10 @@ class SettingsError(StreamingError):
     """A setting, environment variable or conf file has an unusable value."""
 
 
+class MissingExtra(StreamingError):
+    """Something is declared or typed that needs a package of an extra that is not installed."""
+
+
 class JavaError(StreamingError):
     """Java is missing, or one on which Spark does not start."""
 

@@ -28,6 +28,7 @@ from streaming.base.errors import (
     ErasureError,
     FeedError,
     FencedError,
+    FormatError,
     FunctionError,
     JarError,
     JavaError,

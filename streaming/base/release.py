@@ -2,4 +2,4 @@
 
 DISTRIBUTION = "tidemark-lakehouse"
 """The name to install: `tidemark` alone is another program's."""
-RELEASE = "0.1.0"
+RELEASE = "0.2.0"

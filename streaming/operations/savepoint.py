@@ -29,7 +29,7 @@ from streaming.lake import Lake, Named
 from streaming.log import QUERY, archive_batches, head
 from streaming.operators import generation_of, runtime_of
 from streaming.spark import copy_checkpoint, query_id
-from streaming.tables import copy_table, delta, location, storage
+from streaming.tables import copy_table, delta, storage
 
 _LIBRARIES = ("pyspark", "deltalake")
 _LOOK_EVERY = 0.02
@@ -119,7 +119,7 @@ def _kept(lake: Lake, pipeline: Pipeline, name: str, operator: Operator, table: 
     state = {lake.table(operator, spec.suffix) for spec in operator.tables if spec.is_state}
     if lake.path(table.place) not in state:
         return table
-    opened = DeltaTable(location(lake.path(table.place)), table.version)
+    opened = delta.opened(lake.path(table.place), table.version)
     copy_table(opened, lake.savepoint(pipeline, name, "state", table.place))
     return replace(table, kept_at=f"state/{table.place}")
 

@@ -32,7 +32,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     source, python = root / "source", root / "environment" / "bin" / "python"
     for package in PACKAGES:
         shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(CHECKOUT / "pyproject.toml", source)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(CHECKOUT / name, source)
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "PYTHON", "PYTEST"))}
     # The guide installs what is installed already.
     own |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(root), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

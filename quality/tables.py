@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from streaming.lake import Lake
-from streaming.tables import delta, newest_commits
+from streaming.tables import delta, location, newest_commits
 
 
 def table_name(lake: Lake, uri: str) -> str:
@@ -38,9 +38,19 @@ def write_rows(
         "schema_mode": "overwrite" if mode == "overwrite" else "merge",
         "commit_properties": CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}),
     }
-    table = delta.opened_or_created(uri, rows.schema, description=description, append_only=mode == "append")
-    write_deltalake(table, rows, **options)
-    table = delta.opened(uri)
+    table = delta.open_table(uri)
+    if table is None:
+        write_deltalake(
+            location(uri),
+            rows,
+            description=description,
+            configuration=delta.DELTA_CONFIGURATION | {"delta.appendOnly": str(mode == "append").lower()},
+            **options,
+        )
+    else:
+        write_deltalake(table, rows, **options)
+    table = delta.open_table(uri)
+    assert table is not None, uri
     # Another process may have written since, so the newest version need not be this one.
     own = json.loads(json.dumps(metadata))
     return next(int(commit["version"]) for commit in newest_commits(table) if commit["userMetadata"] == own)

@@ -24,6 +24,7 @@ from streaming.tables.commit import stage as stage
 from streaming.tables.listed_files import read_listed
 from streaming.tables.storage import files_of
 from streaming.tables.table_format import CONFIGURATION as CONFIGURATION
+from streaming.tables.table_format import DELTA_CONFIGURATION as DELTA_CONFIGURATION
 from streaming.tables.table_format import exists as exists
 from streaming.tables.table_format import opened as opened
 from streaming.tables.table_format import opened_or_created as opened_or_created

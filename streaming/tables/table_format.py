@@ -18,15 +18,16 @@ from streaming.tables.s3 import location
 FORMAT = 1
 """The newest format that this release reads and writes."""
 PROPERTY = "tidemark.format"
-CONFIGURATION = {
-    PROPERTY: str(FORMAT),
+DELTA_CONFIGURATION = {
     # delta-rs's default of 100 makes small appends three times slower.
     "delta.checkpointInterval": "10",
     # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
     # Looking for what could be cleaned also makes each commit dearer than the one before.
     "delta.enableExpiredLogCleanup": "false",
 }
-"""The configuration with which every table is created."""
+"""The configuration of Delta's own with which every table is created."""
+CONFIGURATION = {PROPERTY: str(FORMAT), **DELTA_CONFIGURATION}
+"""With the format beside it: delta-rs takes a property that is not Delta's only where it creates an empty table."""
 
 
 def exists(uri: str) -> bool:

@@ -22,7 +22,7 @@ NEXT = FORMAT + 1
 def test_a_table_has_the_format_of_the_release_that_creates_it_and_keeps_it(tmp_path: Path) -> None:
     uri = str(tmp_path / "verdicts")
     for _ in range(2):
-        write_rows(uri, ROWS, "overwrite", metadata={}, description="Verdicts")
+        write_deltalake(delta.opened_or_created(uri, ROWS.schema, description=""), ROWS, mode="overwrite")
     assert DeltaTable(uri).metadata().configuration[PROPERTY] == str(FORMAT)
 
 

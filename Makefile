@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
 AUDIT := .tidemark/audit
 LOCK := deploy/image/requirements.lock
+IN_IMAGE := kafka postgres s3 avro protobuf plots
 # A file's tests share a worker, and so the fixtures of their module; tests/conftest.py puts them in order. A worker that
 # dies is not replaced: its successor would be given the test that killed it, again and again.
 PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
@@ -86,7 +87,7 @@ check: packages ## Lint (ruff) and check types (mypy)
 
 # setuptools builds the library and the project in the image; what builds runs code, so it has a hash like the rest.
 lock: $(AUDIT)/.installed ## Write the hashes of all that the image installs, after a change of dependencies
-	@echo setuptools | $(AUDIT)/bin/uv pip compile --quiet --no-strip-extras --generate-hashes --no-header --no-annotate --python-version 3.11 --constraint constraints.txt pyproject.toml deploy/image/requirements.txt - --output-file $(LOCK)
+	@echo setuptools | $(AUDIT)/bin/uv pip compile $(IN_IMAGE:%=--extra %) --quiet --no-strip-extras --generate-hashes --no-header --no-annotate --python-version 3.11 --constraint constraints.txt pyproject.toml deploy/image/requirements.txt - --output-file $(LOCK)
 
 audit-deps: $(AUDIT)/.installed ## Ask SERVICE (pypi, or osv) whether what the image installs has known vulnerabilities
 	@$(AUDIT)/bin/python deploy/image/audit.py $(or $(SERVICE),pypi)
@@ -107,9 +108,11 @@ java: python
 
 packages: java $(INSTALLED)
 
+# Anew after each change of what is declared there. 0.1.0 has another name, and would stay beside this one.
 $(INSTALLED): pyproject.toml constraints.txt | java
 	@echo 'Installing the packages into $(VENV) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -P -m pip uninstall --quiet --yes tidemark 2>/dev/null
 	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -103,7 +103,7 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     if unknown:
         raise SuiteError(
             f"{module!r} has expectations for {', '.join(map(repr, unknown))}; pipeline {pipeline.name!r} has: "
-            f"{', '.join(suites)}. Correct the name, or they would never be asked."
+            f"{', '.join(dict.fromkeys((*suites, *tables)))}. Correct the name, or they would never be asked."
         )
     return {role: suite.extended(own.get(role, ())) for role, suite in suites.items()}
 

@@ -44,7 +44,7 @@ def write_rows(
             location(uri),
             rows,
             description=description,
-            configuration=delta.CONFIGURATION | {"delta.appendOnly": str(mode == "append").lower()},
+            configuration=delta.DELTA_CONFIGURATION | {"delta.appendOnly": str(mode == "append").lower()},
             **options,
         )
     else:

@@ -70,6 +70,7 @@ from streaming.keyed import (
     triggered_window,
 )
 from streaming.lake import Lake, Settings, parameter
+from streaming.log import read_log
 from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
 from streaming.operations import (
     Savepoint,
@@ -84,6 +85,7 @@ from streaming.operations import (
     savepoint,
     savepoints,
 )
+from streaming.operators import frame
 from streaming.selected import SelectedRuntime as SelectedRuntime
 from streaming.service import drain
 from streaming.sinks import (
@@ -120,5 +122,5 @@ from streaming.sources import (
     noise,
 )
 from streaming.spark import start_session
-from streaming.views import correct, plan
+from streaming.views import as_batch, correct, plan
 from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumbling, Window

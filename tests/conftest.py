@@ -1,4 +1,4 @@
-"""How tests are shared out to workers; the fixtures `spark` and `lake` are those of the package's pytest plugin."""
+"""How tests are shared out to workers; the fixtures `spark` and `lake` are the package's own (pyproject.toml)."""
 
 from __future__ import annotations
 

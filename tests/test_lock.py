@@ -25,7 +25,10 @@ def locked() -> dict[str, str]:
 
 def asked() -> list[Requirement]:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    extras = re.search(r"^IN_IMAGE := (.*)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+    assert extras is not None
     lines = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    lines += [line for extra in extras[1].split() for line in project["project"]["optional-dependencies"][extra]]
     lines += (IMAGE / "requirements.txt").read_text().splitlines()
     return [Requirement(line) for line in lines if not line.startswith("#")]
 

@@ -23,6 +23,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("streaming.base").RELEASE
     if name not in _HOMES:
         raise AttributeError(f"module 'tidemark' has no name {name!r}; it has: {', '.join(__all__)}.")
     return getattr(import_module(_HOMES[name]), name)

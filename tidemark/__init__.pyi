@@ -106,6 +106,7 @@ from streaming import WindowFunction as WindowFunction
 from streaming import WindowJoined as WindowJoined
 from streaming import absence as absence
 from streaming import agg as agg
+from streaming import as_batch as as_batch
 from streaming import bucket_of as bucket_of
 from streaming import correct as correct
 from streaming import count_window as count_window
@@ -117,6 +118,7 @@ from streaming import even_shares as even_shares
 from streaming import flat_mapped as flat_mapped
 from streaming import followed_by as followed_by
 from streaming import fork as fork
+from streaming import frame as frame
 from streaming import iterated as iterated
 from streaming import lake_as_of as lake_as_of
 from streaming import latest as latest
@@ -127,6 +129,7 @@ from streaming import noise as noise
 from streaming import not_followed_by as not_followed_by
 from streaming import parameter as parameter
 from streaming import plan as plan
+from streaming import read_log as read_log
 from streaming import recomputed as recomputed
 from streaming import reduced as reduced
 from streaming import repair as repair
@@ -138,3 +141,5 @@ from streaming import savepoints as savepoints
 from streaming import start_session as start_session
 from streaming import top as top
 from streaming import triggered_window as triggered_window
+
+__version__: str

@@ -1,4 +1,8 @@
-"""Fixtures for the tests of a project; pytest finds them once the package is installed."""
+"""Fixtures for the tests of a project; pytest finds them once the package is installed.
+
+They have long names, so that no project gets fixtures that it may have by the same name; `tidemark.short_fixtures` has
+short ones.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def tidemark_spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The platform's own session (Delta, UTC) on two threads, hence two shuffle partitions; one for all tests."""
     # Tests of other packages must not wait for Spark to be imported.
     from streaming import start_session
@@ -46,7 +50,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def tidemark_lake(tmp_path: Path) -> Lake:
     """An empty lake."""
     from streaming import Lake
 

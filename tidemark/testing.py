@@ -1,6 +1,7 @@
 """For the tests of a project: feeds drawn as timelines, taken through a pipeline on real Spark, read as plain rows.
 
-The fixtures `spark` (one session for all tests) and `lake` (an empty one for each) come with the package.
+The fixtures `tidemark_spark` (one session for all tests) and `tidemark_lake` (an empty lake for each) come with the
+package.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from streaming import Lake, Pipeline, Stream, drain
 from streaming.base import Reading, instant_of, python_values, utc_now
 from streaming.declare import Operator
-from streaming.operators import runtime_of
+from streaming.operators import frame, runtime_of
 from streaming.service.drain import Drained
 from tidemark.played import Moment as Moment
 from tidemark.played import Played as Played
@@ -112,7 +113,7 @@ def correct(spark: SparkSession, lake: Lake, view: Operator, now: Callable[[], d
 
 def read(spark: SparkSession, lake: Lake, view: Operator, what: str = "current", *columns: str) -> Rows:
     """Plain rows, sorted, of what `tidemark show` shows of a view (`first`, `late`, `corrections`, `current`, ...)."""
-    return rows(runtime_of(view, lake).readable[what](spark), *columns)
+    return rows(frame(spark, lake, view, what), *columns)
 
 
 def rows(frame: DataFrame, *columns: str) -> Rows:

@@ -6,7 +6,7 @@ import ast
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -96,8 +96,25 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, epilog=table_of_codes())
 
 
+def _print_versions(asked: bool) -> None:
+    if asked:
+        for name, version in _module("versions").versions():
+            typer.echo(f"{name} {version}")
+        raise typer.Exit
+
+
 @app.callback()
-def tidemark() -> None:
+def tidemark(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_versions,
+            is_eager=True,
+            help="Print the versions of Tidemark and of what it runs on, and exit.",
+        ),
+    ] = False,
+) -> None:
     """Event-time pipelines on Spark whose every number can be recomputed."""
 
 

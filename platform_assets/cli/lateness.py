@@ -12,8 +12,7 @@ from platform_assets.cli.next_steps import shows_results
 from platform_assets.cli.render import next_step, print_rows
 from platform_assets.reports.files import as_png, put
 from platform_assets.texts.lateness import OUTCOMES, SPREADS, explained, outcome_row, spread_row
-from platform_assets.texts.lateness_chart import draw
-from streaming.base import interval
+from streaming.base import interval, needs
 from streaming.declare import Pipeline, find_pipeline
 from streaming.lateness import Profile, profile
 
@@ -31,6 +30,9 @@ def lateness(
 
     For each delay: how many rows would have been late, how long results would have waited.
     """
+    needs("matplotlib", "the chart of lateness")
+    from platform_assets.texts.lateness_chart import draw
+
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     windowed = pipeline.view(view)
     with spark_session() as spark:

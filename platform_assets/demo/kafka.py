@@ -21,7 +21,9 @@ from platform_assets.pipeline.location import definitions
 from platform_assets.running import run_job
 from platform_assets.tags import LAUNCHED_BY_TAG
 from streaming import Lake, Pipeline, Settings, find_pipeline
-from streaming.feeds import LocalKafka, LocalPostgres, send_flights
+from streaming.feeds.flights_topic import send_flights
+from streaming.feeds.local_kafka import LocalKafka
+from streaming.feeds.local_postgres import LocalPostgres
 
 PIPELINES, NAME = "platform_assets.demo.pipelines", "flights_topic"
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from matplotlib.image import imread, thumbnail
+
+from streaming.base import needs
 
 _PAGE_WIDTH, _DIALOG_WIDTH = 560, 1000
 
@@ -53,6 +54,9 @@ def chart_metadata(instance: dg.DagsterInstance, run_id: str, name: str, picture
 
 
 def _as_wide_as(width: int, picture: bytes) -> bytes:
+    needs("matplotlib", "a picture in Dagster")
+    from matplotlib.image import imread, thumbnail
+
     small = io.BytesIO()
     thumbnail(io.BytesIO(picture), small, scale=min(1.0, width / imread(io.BytesIO(picture)).shape[1]))
     return small.getvalue()

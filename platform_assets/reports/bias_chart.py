@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from streaming.base import needs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FIRST, _CURRENT, _INK = "#9aa5b1", "#d9480f", "#1f2933"
 _LABELLED_DAYS = 16
@@ -30,6 +32,11 @@ def bias(rows: list[dict[str, Any]]) -> Bias:
 
 def draw(table: pa.Table) -> Figure:
     """Two bars per day, first result and current; the title states the finding over all days."""
+    needs("matplotlib", "the chart of the first results")
+    from matplotlib.dates import date2num
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     rows = table.to_pylist()
     days = sorted({row["day"] for row in rows})
     daily = [bias([row for row in rows if row["day"] == day]) for day in days]
@@ -70,6 +77,8 @@ def _name_days(axes: Any, days: list[date], positions: list[float]) -> None:
     if len(days) <= _LABELLED_DAYS:
         axes.set_xticks(positions, [f"{day:%a} {day.day} {day:%b}" for day in days])
     else:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
         locator = AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import psycopg
-from psycopg import sql
+from typing import TYPE_CHECKING
 
 from platform_assets.reports.dimension import Dimension
 from platform_assets.reports.errors import DimensionError
-from streaming.base import Column
+from streaming.base import Column, needs
+
+if TYPE_CHECKING:
+    from psycopg import sql
 
 _CONNECTS_WITHIN = 10
 _INSTANT = """to_char({} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -18,7 +20,13 @@ def copied(dimension: Dimension) -> bytes:
 
     Raises:
         DimensionError: the server is away, or the table or a column is not there or may not be read.
+        MissingExtra: the client of Postgres is not installed.
     """
+    needs("psycopg", f"dimension {dimension.name!r}")
+    # Only who has a dimension in Postgres loads the client.
+    import psycopg
+    from psycopg import sql
+
     columns = sql.SQL(", ").join(map(_as_text, dimension.declared))
     order = sql.SQL(", ").join(map(sql.Literal, range(1, len(dimension.declared) + 1)))
     query = sql.SQL("copy (select {} from {} order by {}) to stdout (format csv, header)").format(
@@ -41,6 +49,8 @@ def copied(dimension: Dimension) -> bytes:
 
 
 def _as_text(column: Column) -> sql.Composed:
+    from psycopg import sql
+
     name = sql.Identifier(column.name)
     text = sql.SQL(_INSTANT if column.type == "timestamp" else "{}::text").format(name)
     return sql.SQL("{} as {}").format(text, name)

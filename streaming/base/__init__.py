@@ -29,11 +29,13 @@ from streaming.base.errors import (
     ErasureError,
     FeedError,
     FencedError,
+    FormatError,
     FunctionError,
     JarError,
     JavaError,
     LeaseError,
     LogError,
+    MissingExtra,
     NotThere,
     NoVersionError,
     ProgressError,
@@ -51,6 +53,7 @@ from streaming.base.errors import (
     SupervisorError,
     ViewError,
 )
+from streaming.base.extras import needs
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.imports import BrokenModule, import_modules, import_or_explain
 from streaming.base.intervals import (
@@ -74,6 +77,7 @@ from streaming.base.intervals import (
 )
 from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
 from streaming.base.raised import raised, said, written
+from streaming.base.release import DISTRIBUTION, RELEASE
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
 from streaming.base.sql_types import Kind, Types, check_aggregate, check_condition, check_kind, check_value, kind_of

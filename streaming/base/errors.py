@@ -22,6 +22,20 @@ class SettingsError(StreamingError):
     """A setting, environment variable or conf file has an unusable value."""
 
 
+class FormatError(StreamingError):
+    """A `table` on disk is of the format `found`, and the newest that this release knows is `known`."""
+
+    def __init__(self, text: str, table: str = "", found: str = "", known: int = 0) -> None:
+        super().__init__(text)
+        self.table = table
+        self.found = found
+        self.known = known
+
+
+class MissingExtra(StreamingError):
+    """Something is declared or typed that needs a package of an extra that is not installed."""
+
+
 class JavaError(StreamingError):
     """Java is missing, or one on which Spark does not start."""
 

@@ -21,7 +21,7 @@ from streaming.deliveries.ledger_table import LedgerTable
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.reader import READ_AT_ONCE, ROW, Reader, as_delivered, with_places, without_places
 from streaming.lake import Lake
-from streaming.tables import days_of, delta, location
+from streaming.tables import days_of, delta
 
 _SKIPPED_EVERY = timedelta(minutes=1)
 _NEWEST = "requests"
@@ -262,7 +262,7 @@ def ask_for_days(uri: str, days: Iterable[date], answered: int) -> int:
     Raises:
         FencedError: somebody else has asked at the same moment.
     """
-    table = DeltaTable(location(uri))
+    table = delta.opened(uri)
     newest = _newest(table)
     waiting = list(_requests(table, answered + 1))
     wanted = [span for span in _spans(days) if span not in [(each.first, each.last) for each in waiting]]

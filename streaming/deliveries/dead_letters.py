@@ -16,7 +16,7 @@ from streaming.deliveries.ledger_table import recorded_by
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
-from streaming.tables import attempts, delta, location
+from streaming.tables import attempts, delta
 
 SCHEMA = pa.schema(
     [
@@ -127,10 +127,8 @@ class DeadLetters:
         return -1 if asked is None else asked
 
     def _create(self, content: pa.Table) -> None:
-        write_deltalake(location(self.uri), content, description=self._about, configuration=delta.CONFIGURATION)
-        table = delta.open_table(self.uri)
-        assert table is not None
-        table.alter.set_table_properties(self._recorded, raise_if_not_exists=False)
+        table = delta.opened_or_created(self.uri, SCHEMA, description=self._about, properties=self._recorded)
+        write_deltalake(table, content, mode="append")
 
     def _rows(self, generation: int, batch: int | None, through: int | None = None) -> list[dict[str, Any]]:
         table = delta.open_table(self.uri)

@@ -13,7 +13,7 @@ from streaming.declare import PROGRESS, Delivery
 from streaming.deliveries.ledger import Ledger
 from streaming.lake import Lake
 from streaming.operators import DECLARATION, differences, recorded_declaration
-from streaming.tables import delta, location
+from streaming.tables import delta
 
 _COLUMNS = StructType().add("batch", LongType())
 
@@ -38,7 +38,7 @@ class LedgerTable:
 
     def identity(self) -> str:
         """The id that tells this delivery, which has begun, from one of the same name in another lake."""
-        return str(DeltaTable(location(self.uri)).metadata().id)
+        return str(delta.opened(self.uri).metadata().id)
 
     def begin(self, ledger: Ledger) -> None:
         """Create the ledger."""

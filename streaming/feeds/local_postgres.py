@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from streaming.base import FeedError
+from streaming.base import FeedError, needs
 from streaming.feeds.ports import free_port
 
 _STARTS_WITHIN, _ENDS_WITHIN = 60.0, 30.0
@@ -40,7 +40,8 @@ class LocalPostgres:
         """Start it, and wait until it answers.
 
         Raises:
-            FeedError: the package with its binaries is not installed, or it does not start.
+            FeedError: it does not start.
+            MissingExtra: the package with its binaries is not installed.
         """
         binaries, account, data = _binaries(), _account(), self.folder / "data"
         if not (data / "PG_VERSION").exists():
@@ -119,10 +120,7 @@ def _account() -> dict[str, Any]:
 
 def _binaries() -> Path:
     # Its own launcher is not imported, which as root would create an account.
+    needs(_PACKAGE, "a Postgres on this machine")
     package = find_spec(_PACKAGE)
-    if package is None or package.origin is None:
-        raise FeedError(
-            f"there are no binaries of Postgres here, which the package {_PACKAGE.replace('_', '-')!r} brings; install "
-            "them with `pip install 'tidemark[demo]'`."
-        )
+    assert package is not None and package.origin is not None
     return Path(package.origin).parent / "pginstall" / "bin"

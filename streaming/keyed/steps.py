@@ -97,7 +97,7 @@ class KeyedSteps:
             RewrittenError: somebody has compacted the state meanwhile.
         """
         tables = {suffix: self._created(suffix) for suffix in (*self._outputs.suffixes, STATE)}
-        opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}
+        opened = {suffix: delta.opened(uri) for suffix, uri in tables.items()}
         stands = {suffix: Progress.of(self._keyed, table) for suffix, table in opened.items()}
         before = stands[STATE]
         after = before.after(batches)

@@ -206,14 +206,8 @@ def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any
         CommitFailedError: another process has archived meanwhile; the next call finds what is left.
     """
     uri = storage.location(lake.batches(stream))
-    table = DeltaTable.create(
-        uri,
-        _SCHEMA,
-        mode="ignore",
-        name="batches",
-        description=f"What the commits of the event log of {stream.name} said of their batches",
-        configuration=delta.CONFIGURATION | {"delta.appendOnly": "true"},
-    )
+    about = f"What the commits of the event log of {stream.name} said of their batches"
+    table = delta.opened_or_created(uri, _SCHEMA, description=about, append_only=True)
     newest = table.transaction_version(_APP)
     new = sorted(number for number in described if newest is None or number > newest)
     if new:
@@ -225,7 +219,7 @@ def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any
 
 def _replace_archived(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any]]) -> None:
     """Put `described` in place of what the archive has of these batches, in one commit."""
-    table = DeltaTable(storage.location(lake.batches(stream)))
+    table = delta.opened(lake.batches(stream))
     # Whatever kills this: a table that takes no replacement is made so again by whoever replaces next.
     table.alter.set_table_properties({"delta.appendOnly": "false"})
     new = {**archived(lake, stream), **described}

@@ -15,7 +15,7 @@ from streaming.base import EPOCH, LogError, earlier, interval
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.batch import Batch
-from streaming.tables import delta, storage
+from streaming.tables import delta
 
 _DROPPED_BEFORE = "dropped_before"
 _SCHEMA = pa.schema([("before", pa.date32()), ("batch", pa.int64()), ("gone", pa.string())])
@@ -53,14 +53,8 @@ def note_dropped(lake: Lake, stream: Stream, before: date, by_batch: Mapping[int
 
     It counts from the commit of the log on that drops the days.
     """
-    table = DeltaTable.create(
-        storage.location(lake.dropped(stream)),
-        _SCHEMA,
-        mode="ignore",
-        name="dropped",
-        description=f"How many rows of each batch of {stream.name} its retention has dropped from the log",
-        configuration=delta.CONFIGURATION | {"delta.appendOnly": "true"},
-    )
+    about = f"How many rows of each batch of {stream.name} its retention has dropped from the log"
+    table = delta.opened_or_created(lake.dropped(stream), _SCHEMA, description=about, append_only=True)
     number = dropped_number(before)[_DROPPED_BEFORE]
     batches = sorted(by_batch)
     gone = [json.dumps(by_batch[batch]) for batch in batches]

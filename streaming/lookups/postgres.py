@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import psycopg
-from psycopg.rows import dict_row
+from typing import TYPE_CHECKING, Any
 
 from streaming.declare import LookupRequest
 from streaming.keyed import as_dict
 from streaming.sinks import check_connection
+
+if TYPE_CHECKING:
+    from streaming.lookups.postgres_connections import Connection, Connections
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,16 @@ class PostgresLookup(_Query):
 
     async def __call__(self, row: Any, request: LookupRequest) -> Mapping[str, Any] | None:
         """The answer for a row."""
-        pool: _Connections = request.opened
+        pool: Connections = request.opened
         return self.only(await pool.fetch(self.query, as_dict(row)))
 
     @asynccontextmanager
-    async def opens(self) -> AsyncIterator[_Connections]:
+    async def opens(self) -> AsyncIterator[Connections]:
         """Connections, which are made when they are needed."""
-        pool = _Connections(self.connection)
+        # Only who asks Postgres loads the client.
+        from streaming.lookups.postgres_connections import Connections
+
+        pool = Connections(self.connection)
         try:
             yield pool
         finally:
@@ -66,81 +69,16 @@ class BlockingPostgresLookup(_Query):
 
     def __call__(self, row: Any, request: LookupRequest) -> Mapping[str, Any] | None:
         """The answer for a row."""
-        held: _Connection = request.opened
+        held: Connection = request.opened
         return self.only(held.fetch(self.query, as_dict(row)))
 
     @contextmanager
-    def opens(self) -> Iterator[_Connection]:
+    def opens(self) -> Iterator[Connection]:
         """A connection, which is made when it is needed."""
-        held = _Connection(self.connection)
+        from streaming.lookups.postgres_connections import Connection
+
+        held = Connection(self.connection)
         try:
             yield held
         finally:
             held.close()
-
-
-class _Connection:
-    """One connection, made anew where the server has ended it."""
-
-    def __init__(self, connection: str) -> None:
-        self._connection = connection
-        self._open: psycopg.Connection[dict[str, Any]] | None = None
-
-    def fetch(self, query: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """At most two rows of what the query gives."""
-        if self._open is not None:
-            try:
-                return self._open.execute(query, parameters).fetchmany(2)
-            except psycopg.OperationalError:
-                # The server may have ended it while it was idle, which says nothing of the query.
-                if not self._open.closed:
-                    raise
-        self._open = psycopg.connect(self._connection, autocommit=True, row_factory=dict_row)
-        return self._open.execute(query, parameters).fetchmany(2)
-
-    def close(self) -> None:
-        """End it, if there is one."""
-        if self._open is not None:
-            self._open.close()
-
-
-class _Connections:
-    """Connections that wait for their next query; there are never more than queries at once."""
-
-    def __init__(self, connection: str) -> None:
-        self._connection = connection
-        self._idle: list[psycopg.AsyncConnection[dict[str, Any]]] = []
-
-    async def fetch(self, query: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """At most two rows of what the query gives."""
-        while self._idle:
-            connection = self._idle.pop()
-            try:
-                return await self._fetch(connection, query, parameters)
-            except psycopg.OperationalError:
-                # The server may have ended it while it was idle, which says nothing of the query.
-                if not connection.broken:
-                    raise
-        connection = await psycopg.AsyncConnection.connect(self._connection, autocommit=True, row_factory=dict_row)
-        return await self._fetch(connection, query, parameters)
-
-    async def close(self) -> None:
-        """End those that wait."""
-        for connection in self._idle:
-            await connection.close()
-
-    async def _fetch(
-        self, connection: psycopg.AsyncConnection[dict[str, Any]], query: str, parameters: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        try:
-            cursor = await connection.execute(query, parameters)
-            rows: list[dict[str, Any]] = await cursor.fetchmany(2)
-        except BaseException as error:
-            if isinstance(error, psycopg.Error) and not connection.broken:
-                self._idle.append(connection)
-            else:
-                # It was given up in the midst of a query, or has ended.
-                await connection.close()
-            raise
-        self._idle.append(connection)
-        return rows

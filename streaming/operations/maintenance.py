@@ -119,11 +119,11 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
 
 
 def _table(kind: _Table, at: datetime, retention: timedelta, entry_retention: timedelta, kept: Pinned) -> Maintained:
-    table = DeltaTable(storage.location(kind.uri))
+    table = delta.opened(kind.uri)
     files_before, bytes_before = _size(table)
     entries = clean_up(table, at - entry_retention, kept.entries) if kind.cleaned else 0
     # An open table remembers the entries that it was read from.
-    table = DeltaTable(storage.location(kind.uri))
+    table = delta.opened(kind.uri)
     if kind.compacted:
         _compact(table)
     removed = _vacuum(table, retention, kept.versions)

@@ -26,7 +26,7 @@ from streaming.operations.savepoint import (
 )
 from streaming.operators import differences, make_ready, next_of, ready_generation, remove_next
 from streaming.service import take_lease
-from streaming.tables import copy_files, copy_table, delta, location, storage
+from streaming.tables import copy_files, copy_table, delta, storage
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ def _hold_back(to: Lake, delivery: Delivery, numbers: Mapping[str, int] | None) 
 def _open(lake: Lake, pipeline: Pipeline, saved: Savepoint, table: SavedTable) -> DeltaTable:
     """A table as it was: the copy, or the version of the table in the lake."""
     if table.kept_at:
-        return DeltaTable(location(lake.savepoint(pipeline, saved.name, table.kept_at)))
-    return DeltaTable(location(lake.path(table.place)), table.version)
+        return delta.opened(lake.savepoint(pipeline, saved.name, table.kept_at))
+    return delta.opened(lake.path(table.place), table.version)
 
 
 def _check_whole(lake: Lake, pipeline: Pipeline, saved: Savepoint) -> None:

@@ -22,16 +22,16 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from streaming.base import SavepointError, can_be_name, check_name, utc_now
+from streaming.base import RELEASE, SavepointError, can_be_name, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import Ledger, ledger_of
 from streaming.lake import Lake, Named
 from streaming.log import QUERY, archive_batches, head
 from streaming.operators import generation_of, runtime_of
 from streaming.spark import copy_checkpoint, query_id
-from streaming.tables import copy_table, delta, location, storage
+from streaming.tables import copy_table, delta, storage
 
-_RELEASES = ("tidemark", "pyspark", "deltalake")
+_LIBRARIES = ("pyspark", "deltalake")
 _LOOK_EVERY = 0.02
 _WAITS = 60.0
 
@@ -87,7 +87,7 @@ def savepoint(
         {stream.name: stream.source.location(lake) for stream in pipeline.streams},
         {operator.name: fingerprint_of(operator) for operator in pipeline.operators},
         ledgers,
-        {each: release_of(each) for each in _RELEASES},
+        {"tidemark": RELEASE, **{each: release_of(each) for each in _LIBRARIES}},
     )
     saved.write(lake, pipeline)
     return saved
@@ -119,7 +119,7 @@ def _kept(lake: Lake, pipeline: Pipeline, name: str, operator: Operator, table: 
     state = {lake.table(operator, spec.suffix) for spec in operator.tables if spec.is_state}
     if lake.path(table.place) not in state:
         return table
-    opened = DeltaTable(location(lake.path(table.place)), table.version)
+    opened = delta.opened(lake.path(table.place), table.version)
     copy_table(opened, lake.savepoint(pipeline, name, "state", table.place))
     return replace(table, kept_at=f"state/{table.place}")
 

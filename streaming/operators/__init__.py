@@ -34,7 +34,7 @@ from streaming.operators.retained import (
     whole_in,
     whole_since,
 )
-from streaming.operators.runtime import OperatorRuntime, Step, Written, runtime_of
+from streaming.operators.runtime import OperatorRuntime, Step, Written, frame, runtime_of
 from streaming.operators.state import StateCleaner, clean_state
 from streaming.operators.stepped import Batches, SteppedRuntime, Steps, in_pieces, rows_per_step, slices
 from streaming.operators.switching import (

@@ -280,3 +280,17 @@ def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
         f"operator {operator.name!r} is a {type(operator).__name__}, which nothing here can run; register an "
         "OperatorRuntime for that type with `runtime_of.register`."
     )
+
+
+def frame(spark: SparkSession, lake: Lake, operator: Operator, what: str | None = None) -> DataFrame:
+    """The batch frame that `tidemark show` prints by the name `what`; the one to begin with where it is left out.
+
+    Raises:
+        DeclarationError: the operator has nothing of that name.
+        ViewError: its table is not there yet.
+    """
+    readable = runtime_of(operator, lake).readable
+    name = next(iter(readable)) if what is None else what
+    if name not in readable:
+        raise DeclarationError(f"{operator.name!r} has no {name!r} to be read; it has: {', '.join(readable)}.")
+    return readable[name](spark)

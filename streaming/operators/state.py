@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from deltalake import DeltaTable
-
 from streaming.base import utc_now
-from streaming.tables import clean_up, delta, location
+from streaming.tables import clean_up, delta
 
 _KEPT_FOR = timedelta(hours=1)
 _CLEANED_EVERY = timedelta(minutes=10)
@@ -15,9 +13,9 @@ _CLEANED_EVERY = timedelta(minutes=10)
 
 def clean_state(uri: str, now: datetime) -> None:
     """Remove the versions of a table of state that are older than an hour, with their files."""
-    clean_up(DeltaTable(location(uri)), now - _KEPT_FOR)
+    clean_up(delta.opened(uri), now - _KEPT_FOR)
     # An open table remembers the entries that it was read from.
-    table, hours = DeltaTable(location(uri)), _KEPT_FOR // timedelta(hours=1)
+    table, hours = delta.opened(uri), _KEPT_FOR // timedelta(hours=1)
     if table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
         table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.declare import Operator
@@ -25,7 +24,7 @@ from streaming.operators.generations import (
     generation_of,
     is_gone,
 )
-from streaming.tables import bounded_columns, delta, location, numbers_of, storage
+from streaming.tables import bounded_columns, delta, numbers_of, storage
 
 NEXT = "next"
 """The suffix that the name of an operator gets while its tables are built anew."""
@@ -107,7 +106,7 @@ def remove_next(lake: Lake, operator: Operator) -> None:
 
 def _take_over(spark: SparkSession, source: str, uri: str, generation: int, operator: Operator) -> None:
     """Rows, columns, declaration and numbers of the table at `source`, in place of those at `uri`."""
-    built = DeltaTable(location(source))
+    built = delta.opened(source)
     metadata, rows = built.metadata(), delta.read(spark, source)
     there = delta.open_table(uri)
     if there is not None and there.metadata().partition_columns != metadata.partition_columns:
@@ -116,12 +115,12 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
     declaration = {DECLARATION: json.dumps({**(recorded_declaration(built) or {}), "operator": operator.name})}
     about = (metadata.description or "").replace(next_of(operator).name, operator.name)
     delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration)
-    DeltaTable(location(uri)).alter.set_table_properties(declaration, raise_if_not_exists=False)
+    delta.opened(uri).alter.set_table_properties(declaration, raise_if_not_exists=False)
     numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
     numbers |= {} if there is None else _continued(numbers, numbers_of(there), generation)
     _replace(rows, uri, generation, numbers, bounded_columns(built))
     if metadata.configuration.get(_APPEND_ONLY) == "true":
-        DeltaTable(location(uri)).alter.set_table_properties({_APPEND_ONLY: "true"})
+        delta.opened(uri).alter.set_table_properties({_APPEND_ONLY: "true"})
 
 
 def _continued(built: Mapping[str, int], there: Mapping[str, int], generation: int) -> dict[str, int]:
@@ -148,7 +147,7 @@ def _replace(
     rows: DataFrame, uri: str, generation: int, numbers: Mapping[str, int], statistics: Sequence[str] = ()
 ) -> None:
     """All rows of the table at `uri` by `rows`, and all its numbers by `numbers`, in one commit."""
-    table = DeltaTable(location(uri))
+    table = delta.opened(uri)
     # An append-only table takes no replacement.
     table.alter.set_table_properties({_APPEND_ONLY: "false"})
     forgotten = dict.fromkeys(numbers_of(table), FORGOTTEN)

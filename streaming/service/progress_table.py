@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 from streaming.lake import Lake, Named
 from streaming.service.progress import Measure
 from streaming.service.repeated import Repeated
-from streaming.tables import attempts, delta, storage
+from streaming.tables import attempts, delta
 
 _WRITES_EVERY, _ENDS_WITHIN = 30.0, 10.0
 _PENDING_AT_MOST = 10_000
@@ -72,11 +72,11 @@ class ProgressTable:
             return
         try:
             write_deltalake(
-                storage.location(self._uri),
+                delta.opened_or_created(
+                    self._uri, SCHEMA, description="The batches of a stream as they ended", partition_by=["_day"]
+                ),
                 pa.Table.from_pylist([_row(measure) for measure in measures], SCHEMA),
                 mode="append",
-                partition_by=["_day"],
-                configuration=delta.CONFIGURATION,
             )
         except Exception:
             with self._changing:

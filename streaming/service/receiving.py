@@ -340,12 +340,9 @@ class Subscribing:
 
     def _store(self, values: pa.Array) -> None:
         first_seen = pa.array([self._now()] * len(values), pa.timestamp("us", "UTC"))
-        write_deltalake(
-            storage.location(self._uri),
-            pa.table({self._declared.column: values, "first_seen": first_seen}),
-            mode="append",
-            configuration=delta.CONFIGURATION,
-        )
+        rows = pa.table({self._declared.column: values, "first_seen": first_seen})
+        about = f"The values of {self._declared.column} that were subscribed to, and when each was first seen"
+        write_deltalake(delta.opened_or_created(self._uri, rows.schema, description=about), rows, mode="append")
 
 
 def _in_json(value: object) -> str:

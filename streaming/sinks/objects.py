@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from streaming.base import DeclarationError, FrozenMapping, check_mapping
+from streaming.base import DeclarationError, FrozenMapping, check_mapping, needs
 from streaming.lake import Lake
 from streaming.sinks.file_formats import CSV, JSON_LINES, PARQUET, FileFormat
 from streaming.sinks.files import FileTarget
-from streaming.sinks.object_store import ObjectStore
 from streaming.sinks.places import Place
+
+if TYPE_CHECKING:
+    from streaming.sinks.object_store import ObjectStore
 
 _FORMATS: Mapping[str, FileFormat] = {"json": JSON_LINES, "csv": CSV, "parquet": PARQUET}
 _KINDS: Mapping[str, str] = {
@@ -51,6 +53,7 @@ class Objects(FileTarget):
     kind: ClassVar[str] = "s3"
 
     def __post_init__(self) -> None:
+        needs("obstore", "Objects")
         if self.format not in _FORMATS:
             raise DeclarationError(f"format={self.format!r} of Objects is none; use {', '.join(_FORMATS)}.")
         super().__post_init__()
@@ -98,6 +101,9 @@ class Objects(FileTarget):
         Raises:
             SinkError: an environment variable of `secret_options` is not set, or an option is not known.
         """
+        # Only who writes to a store loads the client.
+        from streaming.sinks.object_store import ObjectStore
+
         given = {"endpoint": self.endpoint, "region": self.region}
         options = {**self.options, **{name: value for name, value in given.items() if value is not None}}
         return ObjectStore(self.path, options, self.secret_options)

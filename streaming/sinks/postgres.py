@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-
-from streaming.base import DeclarationError, check_type
+from streaming.base import DeclarationError, check_type, needs
 from streaming.lake import Lake
-from streaming.sinks.postgres_sink import PostgresSink
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
 
@@ -19,7 +15,12 @@ def check_connection(of: str, connection: str) -> None:
 
     Raises:
         DeclarationError: with where the password belongs.
+        MissingExtra: the client of Postgres is not installed.
     """
+    needs("psycopg", of)
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         given = conninfo_to_dict(connection)
     except psycopg.ProgrammingError as error:
@@ -82,10 +83,15 @@ class Postgres(Target):
     @property
     def address(self) -> str:
         """Database and table."""
+        from psycopg.conninfo import conninfo_to_dict
+
         given = conninfo_to_dict(self.connection)
         places = [str(given[name]) for name in ("service", "host", "dbname") if given.get(name)]
         return f"{'/'.join(places) or 'the default database'}: {self.table}"
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Connects when it is used first."""
+        # Only who writes to Postgres loads the client.
+        from streaming.sinks.postgres_sink import PostgresSink
+
         return PostgresSink(self.connection, self.table.split("."), self.address, delivered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -16,11 +16,13 @@ from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import contents
 from streaming.sinks.file_layout import FileLayout
 from streaming.sinks.file_sink import file_name_of
-from streaming.sinks.object_store import ObjectStore
 from streaming.sinks.objects import Objects
 from streaming.sinks.postgres import Postgres
-from streaming.sinks.postgres_sink import PostgresSink
 from streaming.sinks.sink import Delivered, Guarantee, NumberedBatch, PutAside, RefusedRow, Sink, Target
+
+if TYPE_CHECKING:
+    from streaming.sinks.object_store import ObjectStore
+    from streaming.sinks.postgres_sink import PostgresSink
 
 _NAMED = 5
 _NO_CONTENT = "The column of the object's content is null."
@@ -72,6 +74,8 @@ class Together(Target):
         Raises:
             SinkError: an environment variable of the store is not set.
         """
+        from streaming.sinks.postgres_sink import PostgresSink
+
         alone = Delivered(delivered.name, delivered.identity)
         database = PostgresSink(self.database.connection, self.database.table.split("."), self.database.address, alone)
         return _TogetherSink(

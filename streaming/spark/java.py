@@ -64,6 +64,16 @@ def java_launcher() -> str | None:
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
+def java_version() -> str:
+    """The version and the place of the Java that Spark will start, by the file `release` beside it; nothing is run."""
+    launcher = java_launcher()
+    if launcher is None:
+        return "not found"
+    said = Path(launcher).resolve().parents[1] / "release"
+    match = re.search(r'^JAVA_VERSION="(.*)"', said.read_text(), re.MULTILINE) if said.is_file() else None
+    return f"{match[1] if match else 'of an unknown version'} ({launcher})"
+
+
 def _look_for_java() -> Java | str:
     """Return the Java, or the sentence that says what is wrong with it."""
     need = f"Tidemark needs Java {OLDEST_JAVA} to {NEWEST_JAVA}"

@@ -23,7 +23,8 @@ from streaming.base import DAY, RewrittenError
 from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.history import write_checksum
-from streaming.tables.storage import files_of, location
+from streaming.tables.storage import files_of
+from streaming.tables.table_format import opened
 from streaming.tables.task_files import TaskFile
 
 _ATTEMPTS = 8
@@ -161,7 +162,7 @@ def stage(
     Raises:
         LogError: a column has another type than in the table.
     """
-    table = DeltaTable(location(uri))
+    table = opened(uri)
     if replaces != ():
         added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
@@ -191,7 +192,7 @@ def commit_files(
     Raises:
         RewrittenError: one of the files to be replaced is not in the table any more.
     """
-    table = DeltaTable(location(uri))
+    table = opened(uri)
     mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from streaming.base import DAY
-from streaming.tables import s3, storage
+from streaming.tables import storage
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Fence, is_written, partition_of, unfenced
 from streaming.tables.commit import Staged as Staged
@@ -22,18 +22,15 @@ from streaming.tables.commit import commit_files as commit_files
 from streaming.tables.commit import note as note
 from streaming.tables.commit import stage as stage
 from streaming.tables.listed_files import read_listed
-from streaming.tables.storage import files_of, location
+from streaming.tables.storage import files_of
+from streaming.tables.table_format import CONFIGURATION as CONFIGURATION
+from streaming.tables.table_format import DELTA_CONFIGURATION as DELTA_CONFIGURATION
+from streaming.tables.table_format import exists as exists
+from streaming.tables.table_format import opened as opened
+from streaming.tables.table_format import opened_or_created as opened_or_created
 
 BEFORE = -1
 """The version of a table that is not there yet."""
-CONFIGURATION = {
-    # delta-rs's default of 100 makes small appends three times slower.
-    "delta.checkpointInterval": "10",
-    # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
-    # Looking for what could be cleaned also makes each commit dearer than the one before.
-    "delta.enableExpiredLogCleanup": "false",
-}
-"""The configuration with which every table is created."""
 
 
 def contents(
@@ -53,15 +50,9 @@ def contents(
     )
 
 
-def exists(uri: str) -> bool:
-    """True if there is a table; a store that is away, or refuses, is a `StoreError`."""
-    with s3.reaching(uri):
-        return DeltaTable.is_deltatable(location(uri))
-
-
 def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
     """The table at one `version` or the newest, or None where there is no table, which `BEFORE` always is."""
-    return DeltaTable(location(uri), version) if version != BEFORE and exists(uri) else None
+    return opened(uri, version) if version != BEFORE and exists(uri) else None
 
 
 def version_of(uri: str) -> int | None:
@@ -71,7 +62,7 @@ def version_of(uri: str) -> int | None:
 
 def schema_of(uri: str) -> StructType:
     """The columns of an existing table."""
-    return StructType.fromJson(json.loads(DeltaTable(location(uri)).schema().to_json()))
+    return StructType.fromJson(json.loads(opened(uri).schema().to_json()))
 
 
 def missing_files(table: DeltaTable) -> list[str]:
@@ -82,7 +73,7 @@ def missing_files(table: DeltaTable) -> list[str]:
 
 def size(uri: str) -> int:
     """Bytes of the files in an existing table."""
-    return int(sum(DeltaTable(location(uri)).get_add_actions()["size_bytes"].to_pylist()))
+    return int(sum(opened(uri).get_add_actions()["size_bytes"].to_pylist()))
 
 
 def row_count(table: DeltaTable | None) -> int:
@@ -92,7 +83,7 @@ def row_count(table: DeltaTable | None) -> int:
 
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
     """The table as a batch frame, at one `version` or the newest, whatever is written after this call."""
-    listed = read_listed(spark, DeltaTable(location(uri), version), uri)
+    listed = read_listed(spark, opened(uri, version), uri)
     if listed is not None:
         return listed
     reader = spark.read.format("delta")
@@ -111,17 +102,13 @@ def create(
 
     It is partitioned by `_day` where `schema` has that column.
     """
-    if exists(uri):
-        return
-    DeltaTable.create(
-        location(uri),
+    opened_or_created(
+        uri,
         Schema.from_json(nullable(schema).json()),
-        mode="ignore",
-        partition_by=partition_of(schema.names),
         description=description,
-        configuration={**CONFIGURATION, "delta.appendOnly": str(append_only).lower(), **(properties or {})},
-        # delta-rs refuses properties that are not Delta's own unless told not to.
-        raise_if_key_not_exists=False,
+        append_only=append_only,
+        partition_by=partition_of(schema.names),
+        properties=properties,
     )
 
 
@@ -151,7 +138,7 @@ def widen(uri: str, schema: StructType) -> None:
     Raises:
         LogError: a column has another type than in the table.
     """
-    table = DeltaTable(location(uri))
+    table = opened(uri)
     added = added_columns(table, schema, uri)
     if added:
         table.alter.add_columns(added)

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
 from streaming.tables.history import actions_of
-from streaming.tables.storage import location
+from streaming.tables.table_format import opened
 from streaming.tables.time_ranges import TimeRange, overlaps
 
 _ANY_BATCH = (0, 2**63 - 1)
@@ -131,7 +131,7 @@ class FileIndex:
                 yield day
 
     def _load(self) -> DeltaTable:
-        table = DeltaTable(location(self._uri))
+        table = opened(self._uri)
         self._table = table
         self._files, self._by_day, self._by_last_batch = {}, defaultdict(dict), []
         for file in self._listed(table):

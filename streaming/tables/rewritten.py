@@ -21,7 +21,7 @@ from streaming.tables.commit import Mark, attempts, commit_properties, partition
 from streaming.tables.delta import open_table
 from streaming.tables.history import write_checksum
 from streaming.tables.listed_files import read_files
-from streaming.tables.storage import location
+from streaming.tables.table_format import opened
 
 _FILE = "_file"
 
@@ -44,7 +44,7 @@ class TakenOut:
 
 def to_be_taken(spark: SparkSession, uri: str, split: Split) -> TakenOut:
     """The amount that `take_out` would take out of the table at `uri`."""
-    return _told(_files_of_taken(spark, DeltaTable(location(uri)), uri, split))
+    return _told(_files_of_taken(spark, opened(uri), uri, split))
 
 
 def take_out(
@@ -60,7 +60,7 @@ def take_out(
     passes over it. Where another commit came between, the table is looked at anew. The table keeps the `numbers` from
     then on; there is no commit where there is nothing to take out.
     """
-    table, counts = DeltaTable(location(uri)), dict[str, int]()
+    table, counts = opened(uri), dict[str, int]()
     mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:
@@ -92,7 +92,7 @@ def take_out_days(
     So do, of the rows without a day, those that are taken by the `split`, null for none. One commit, as that of
     `take_out`; the table keeps `numbers` from then on.
     """
-    table, files = DeltaTable(location(uri)), list[str]()
+    table, files = opened(uri), list[str]()
     mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:
@@ -185,4 +185,4 @@ def days_of(uri: str, version: int | None = None) -> set[date]:
 def forget_days(uri: str, before: date) -> None:
     """Take the partitions of the days `before` out of the table, in one commit; none where there are none."""
     if any(day < before for day in days_of(uri)):
-        DeltaTable(location(uri)).delete(f"{DAY} < '{before.isoformat()}'")
+        opened(uri).delete(f"{DAY} < '{before.isoformat()}'")

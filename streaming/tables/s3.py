@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from streaming.base import SettingsError, StoreError
+from streaming.base import SettingsError, StoreError, needs
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -119,6 +119,7 @@ def object_store(uri: str) -> tuple[ObjectStore, str]:
 
 @cache
 def _objects_of(bucket: str, where: str | None, place: str | None) -> ObjectStore:
+    needs("obstore", "a lake on S3")
     from obstore.store import from_url
 
     given: dict[str, Any] = {"endpoint": where, "region": place}

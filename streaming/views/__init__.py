@@ -20,6 +20,7 @@ from streaming.views.late import late_pairs, late_rows
 from streaming.views.operator import WindowedRuntime
 from streaming.views.results import (
     aggregate,
+    as_batch,
     assign,
     group,
     has_days,

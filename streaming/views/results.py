@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
@@ -34,7 +34,8 @@ from streaming.base import (
     replaced,
 )
 from streaming.declare import OverWindows, Stream, Windowed
-from streaming.log import Batch
+from streaming.lake import Lake
+from streaming.log import Batch, read_log
 from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.views.functions import apply_function
 from streaming.views.kinds import kind_of
@@ -240,6 +241,14 @@ def retract_others(results: DataFrame, groups: DataFrame, of: OverWindows, *extr
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
     """Results of the pairs `of`: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
     return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+
+
+def as_batch(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
+    """The view as a batch: its results over every valid row of the log, late ones too, in one read.
+
+    Current results are equal to it once everything is corrected.
+    """
+    return aggregate(pairs(read_log(spark, lake, view.of), view), view).select(*view.columns)
 
 
 def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:

@@ -84,5 +84,5 @@ def test_o17_skeletons_in_a_package_import_each_other_by_their_full_names(tmp_pa
 
     _, batch = write_stream(package, "orders")
 
-    assert "from outer.inner.orders import orders_by_hour, orders" in batch.read_text()
+    assert "from outer.inner.orders import orders_by_hour\n" in batch.read_text()
     assert "python -m outer.inner.orders_batch" in batch.read_text()

@@ -10,11 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.audit.laws import audit
-from streaming.base.errors import ViewError
+from streaming.base.errors import FormatError, ViewError
 from streaming.lake.lake import Lake
+from streaming.log import head
 from streaming.operations.doctor import examine, heal
 from streaming.operations.savepoint import savepoints
 from streaming.operators.runtime import runtime_of
+from streaming.tables import delta
+from streaming.tables.table_format import FORMAT, PROPERTY
 from tests.support.old_lake import LAKES, OldLake, unpack
 from tests.support.runs import tuples
 
@@ -66,6 +69,20 @@ def test_a_lake_of_an_earlier_release_goes_on_with_other_partitions_as_if_this_o
     for pipeline in kept.pipelines:
         assert [finding for finding in audit(spark, old, pipeline) if not finding.holds] == []
         assert [ailment for ailment in examine(old, pipeline) if not ailment.note] == []
+
+
+def test_a_lake_of_an_earlier_release_has_tables_of_the_first_format_and_one_that_is_newer_is_refused(
+    tmp_path: Path,
+) -> None:
+    archive = ARCHIVES[0]
+    old, kept = unpack(archive, tmp_path), LAKES[archive.name.removesuffix(".tar.gz")]
+    stream = kept.pipelines[0].stream
+    table = delta.opened(old.log(stream))
+    assert PROPERTY not in table.metadata().configuration and head(old, stream) is not None
+    table.alter.set_table_properties({PROPERTY: str(FORMAT + 1)}, raise_if_not_exists=False)
+    with pytest.raises(FormatError) as refused:
+        head(old, stream)
+    assert refused.value.table == old.log(stream)
 
 
 def test_there_is_a_lake_of_an_earlier_release_with_operators_of_every_kind() -> None:

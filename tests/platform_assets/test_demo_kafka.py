@@ -14,7 +14,8 @@ from rich.console import Console
 from platform_assets.cli.through_kafka import show_through_kafka
 from platform_assets.demo.kafka import through_kafka
 from platform_assets.demo.steps import FIRST_DAY
-from streaming.feeds import feed_flights, send_flights
+from streaming.feeds import feed_flights
+from streaming.feeds.flights_topic import send_flights
 from tests.support.kafka import Broker
 from tests.support.received import received
 

@@ -9,6 +9,7 @@ import pytest
 
 import quality.suites
 from quality import Pins, SuiteError, open_gate, pin, suites_for, unique
+from streaming.examples.metrics import pipeline as metrics
 from streaming.examples.orders import pipeline as orders
 from streaming.lake.lake import Lake
 from streaming.pipelines.flights import pipeline as flights
@@ -50,6 +51,15 @@ def test_expectations_for_a_table_that_is_not_there_are_refused(monkeypatch: pyt
 
     with pytest.raises(SuiteError, match=r"'orders_per_hour'.*orders_per_day"):
         suites_for(orders)
+
+
+def test_a_typo_is_answered_with_every_table_that_can_have_expectations(tmp_path: Path) -> None:
+    write_modules(tmp_path, {"metrics": "expectations = {'registred': ()}"})
+    with pytest.MonkeyPatch.context() as patch, importable(tmp_path):
+        patch.setattr(quality.suites, "__path__", [str(tmp_path), *quality.suites.__path__])
+        # No suite follows from the declaration of a selection, but its own module may give it one.
+        with pytest.raises(SuiteError, match=r"'registred'; pipeline 'metrics' has: log, .*\bregistered\b"):
+            suites_for(metrics)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ CONNECTION, SECOND, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_SECOND_POSTGRES", "
 _FILES, _POSTGRES = "streaming.sinks.file_sink:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
 _ATTEMPTS, _OBJECTS = "streaming.sinks.attempts:Attempts", "streaming.sinks.object_store:ObjectStore"
 _TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
-_BOTH, _PREPARED = "streaming.sinks.two_phase:_TwoPhaseSink", "streaming.sinks.prepared_postgres:PreparedPostgres"
+_BOTH, _PREPARED = "streaming.sinks.two_phase_sink:TwoPhaseSink", "streaming.sinks.prepared_postgres:PreparedPostgres"
 _LEDGER = "streaming.deliveries.ledger_table:LedgerTable"
 
 # In the order in which one lake meets them: each attempt has one batch more to deliver, and begins with what the one

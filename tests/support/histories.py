@@ -52,7 +52,7 @@ def grow_corrections(lake: Lake, view: Windowed, through: int) -> None:
 def _created(uri: str) -> int:
     """The version of the table, which is created where it is not there."""
     if not delta.exists(uri):
-        DeltaTable.create(uri, Schema(_FIELDS), partition_by=["_day"], configuration=delta.CONFIGURATION)
+        delta.opened_or_created(uri, Schema(_FIELDS), description="", partition_by=["_day"])
     return DeltaTable(uri).version()
 
 

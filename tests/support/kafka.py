@@ -25,7 +25,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from streaming.feeds import READY_WITHIN, LocalKafka, free_ports
+from streaming.feeds import free_ports
+from streaming.feeds.local_kafka import READY_WITHIN, LocalKafka
 from tests.support.certificates import self_signed
 
 USER, PASSWORD = "alice", "open sesame"

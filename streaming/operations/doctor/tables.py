@@ -17,7 +17,7 @@ from streaming.declare import CHANGES, DEAD, PROGRESS, Pipeline
 from streaming.lake import Lake
 from streaming.operations.doctor.ailment import Ailment, made_again
 from streaming.operators import ready_generation
-from streaming.tables import delta, location, newest_commits, storage
+from streaming.tables import delta, newest_commits, storage
 
 _HARMLESS = ("OPTIMIZE", "VACUUM", "CREATE TABLE", "SET TBLPROPERTIES", "ADD COLUMN", "UPDATE TABLE METADATA")
 """The names of the operations that change no row."""
@@ -45,7 +45,7 @@ def examine_tables(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ai
             continue
         yield from _hint(table)
         try:
-            opened = DeltaTable(location(table.uri))
+            opened = delta.opened(table.uri)
             files = _files_of(opened)
         except (DeltaError, OSError) as error:
             yield Ailment(

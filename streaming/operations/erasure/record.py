@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 
 from streaming.lake import Lake, Named
 from streaming.operations.erasure.person import Person
-from streaming.tables import delta, location
+from streaming.tables import delta
 
 COMMIT = "erasure"
 """The number that a table keeps of the last commit by which an erasure took rows out of it."""
@@ -116,11 +116,9 @@ class Erasure:
         details["under_way"] = None if self.under_way is None else asdict(self.under_way)
         rows = pa.Table.from_pylist([{**row, "told": json.dumps(details)}], _SCHEMA)
         uri = _place(lake)
-        if delta.exists(uri):
-            write_deltalake(location(uri), rows, mode="overwrite", predicate=f"id = '{self.id}'")
-        else:
-            about = "Erasures: what was removed of each table, and whose rows they were as a digest only"
-            write_deltalake(location(uri), rows, description=about, configuration=delta.CONFIGURATION)
+        about = "Erasures: what was removed of each table, and whose rows they were as a digest only"
+        table = delta.opened_or_created(uri, _SCHEMA, description=about)
+        write_deltalake(table, rows, mode="overwrite", predicate=f"id = '{self.id}'")
         return self
 
 

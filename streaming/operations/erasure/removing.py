@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from streaming.base import utc_now
 from streaming.lake import Lake
 from streaming.operations.erasure.record import COMMIT, Erasure, Removed
-from streaming.tables import Split, clean_up, delta, location, numbers_of, take_out, to_be_taken
+from streaming.tables import Split, clean_up, delta, numbers_of, take_out, to_be_taken
 
 _VACUUMS = ((0, False), (1, True))
 """Hours for which a file stays, and whether it goes also where no version has it.
@@ -62,7 +62,7 @@ def settled(lake: Lake, erasure: Erasure) -> Erasure:
 
 def _old_files(uri: str) -> int:
     """The number of data files of the table that `_forget_history` would delete now."""
-    table = DeltaTable(location(uri))
+    table = delta.opened(uri)
     return len({path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=True)})
 
 
@@ -72,15 +72,15 @@ def _forget_history(uri: str, erasure: str) -> int:
     Also what no version needs, an hour after it was written. Returns how many data files went. What the table says of
     itself is said once more before, by the one entry that stays, because readers look for it there.
     """
-    table = DeltaTable(location(uri))
+    table = delta.opened(uri)
     numbers = numbers_of(table)
     delta.note(uri, says={"erasure": erasure}, numbers=numbers)
-    table = DeltaTable(location(uri))
+    table = delta.opened(uri)
     gone = [path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=False)]
-    table = DeltaTable(location(uri))
+    table = delta.opened(uri)
     delta.note(uri, says={"erasure": erasure}, numbers=numbers)
     # Files have the time of their storage, and all entries before a checkpoint of this version are to go.
-    clean_up(DeltaTable(location(uri)), utc_now() + timedelta(days=1))
+    clean_up(delta.opened(uri), utc_now() + timedelta(days=1))
     return len(gone)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_type
+from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_type, needs
 from streaming.formats import Avro
 from streaming.kafka import WRITER, can_name_a_topic, check_servers, client_options
 from streaming.lake import Lake
@@ -64,6 +64,7 @@ class KafkaTopic(Target):
     keeps_history: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        needs("confluent_kafka", "KafkaTopic")
         check_servers("KafkaTopic", self.servers)
         check_type("key of KafkaTopic", self.key, tuple, "a tuple of columns, such as key=('id',)")
         if self.topic is None and self.topic_column is None:

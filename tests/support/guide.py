@@ -1,4 +1,4 @@
-"""GUIDE.md as a script: its files are written, its commands are run in order, and what they print is compared."""
+"""The pages of docs/ as a script: files are written, commands are run in order, and what they print is compared."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from tests.support.commands import Typist, printed
+
+CHECKOUT = Path(__file__).parents[2]
+PAGES = CHECKOUT / "docs"
+SITE = CHECKOUT / "mkdocs.yml"
 
 _OR_TRUE = " || true"
 _TYPED = re.compile(rf"^tidemark [\w ,-]+({re.escape(_OR_TRUE)})?$")
@@ -17,17 +24,36 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Step:
-    """A block of the guide: the line it begins in, what it is, and its text."""
+    """A block of a page: where it is, what it is, and its text."""
 
+    page: str
     line: int
     kind: str
     text: str
 
 
-def steps(guide: str) -> Iterator[Step]:
-    """The blocks in order: `bash` is to be run, `python` to be taken, `text` is what the commands before it print."""
-    for block in _BLOCK.finditer(guide):
-        yield Step(guide.count("\n", 0, block.start()) + 1, block[1], block[2])
+def pages() -> list[str]:
+    """The paths of the pages in `docs`, in the order of the navigation."""
+    return list(_listed(yaml.safe_load(SITE.read_text(encoding="utf-8"))["nav"]))
+
+
+def _listed(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for each in entry.values() if isinstance(entry, dict) else entry:
+            yield from _listed(each)
+
+
+def steps() -> Iterator[Step]:
+    """The blocks of all pages in order.
+
+    `bash` is to be run, `python` to be taken, `text` is what the commands before it print.
+    """
+    for page in pages():
+        text = (PAGES / page).read_text(encoding="utf-8")
+        for block in _BLOCK.finditer(text):
+            yield Step(page, text.count("\n", 0, block.start()) + 1, block[1], block[2])
 
 
 def take(step: Step, folder: Path) -> bool:
@@ -42,8 +68,8 @@ def take(step: Step, folder: Path) -> bool:
 
 
 def run_each(blocks: Sequence[Step], folder: Path, environment: Mapping[str, str]) -> None:
-    """Run blocks of Python as modules in `folder`, in one process; each is called by its line of the guide."""
-    names = [f"line_{block.line}" for block in blocks]
+    """Run blocks of Python as modules in `folder`, in one process; each is called by its page and line."""
+    names = [f"{re.sub(r'[^a-z]', '_', block.page.removesuffix('.md'))}_line_{block.line}" for block in blocks]
     for name, block in zip(names, blocks, strict=True):
         (folder / f"{name}.py").write_text(block.text, encoding="utf-8")
     if names:
@@ -79,7 +105,7 @@ def _in_a_shell(text: str, folder: Path, environment: Mapping[str, str]) -> tupl
 def missing(expected: str, output: str) -> list[str]:
     """The lines of a block `text` that were not printed in their order, but for white space and rules; `...` is any.
 
-    A line of the guide may be a part of a line that was printed, and the next line another part of it.
+    A line of a page may be a part of a line that was printed, and the next line another part of it.
     """
     rest = " ".join(output.split())
     absent = []

@@ -80,13 +80,13 @@ def test_every_command_of_the_guide_prints_what_the_guide_says(
 ) -> None:
     folder, output = tmp_path, ""
     snippets: list[guide.Step] = []
-    for step in guide.steps((CHECKOUT / "GUIDE.md").read_text(encoding="utf-8")):
+    for step in guide.steps():
         if step.kind == "bash":
             guide.run_each(snippets, folder, environment)
             snippets.clear()
             output, folder = guide.execute(step, folder, environment, typist)
         elif step.kind == "text":
-            assert guide.missing(step.text, output) == [], f"line {step.line}; printed was:\n{output}"
+            assert guide.missing(step.text, output) == [], f"{step.page}, line {step.line}; printed was:\n{output}"
         elif step.kind == "python" and not guide.take(step, folder):
             snippets.append(step)
     guide.run_each(snippets, folder, environment)

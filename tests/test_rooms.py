@@ -201,6 +201,14 @@ def test_a_docstring_begins_with_its_subject() -> None:
     assert {path: texts for path, texts in wrong.items() if texts} == {}
 
 
+def test_modules_and_classes_are_named_by_nouns_of_the_field() -> None:
+    participle = re.compile(r"(^|_)(held|kept|seen|heard|left|found|given|told|standing|followed(?!_by))(_|$)")
+    for path in MODULES:
+        classes = (node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+        names = [path.stem, *(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in classes)]
+        assert [name for name in names if participle.search(name)] == [], path
+
+
 def test_imports_name_their_room() -> None:
     relatives = {
         relative(path): [name for name in imported(path.read_text()) if name.startswith(".")] for path in MODULES

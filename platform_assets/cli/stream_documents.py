@@ -128,7 +128,7 @@ class PipelineDocument(BaseModel):
     receivers: list[ReceiverDocument]
 
 
-class LeftTableDocument(BaseModel):
+class UndeclaredTableDocument(BaseModel):
     """A table of a view that is not declared."""
 
     view: str
@@ -160,7 +160,7 @@ class StatusDocument(Document):
     lake: str
     at: datetime
     pipelines: list[PipelineDocument]
-    left_tables: list[LeftTableDocument]
+    left_tables: list[UndeclaredTableDocument]
     broken_modules: list[BrokenModuleDocument]
     filters: list[FilterDocument]
     retention: list[RetentionDocument]
@@ -181,7 +181,7 @@ class StatusDocument(Document):
             lake=lake,
             at=at,
             pipelines=[_pipeline(overview, at) for overview in overviews],
-            left_tables=[LeftTableDocument(view=table.operator, uri=table.uri) for table in left],
+            left_tables=[UndeclaredTableDocument(view=table.operator, uri=table.uri) for table in left],
             broken_modules=[BrokenModuleDocument.model_validate(module, from_attributes=True) for module in broken],
             filters=[
                 FilterDocument(

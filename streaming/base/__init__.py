@@ -25,7 +25,7 @@ from streaming.base.errors import (
     CheckpointError,
     CorrectionsFailed,
     DeclarationError,
-    DeliveryHeld,
+    DeliveryPaused,
     ErasureError,
     FeedError,
     FencedError,

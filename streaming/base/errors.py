@@ -134,7 +134,7 @@ class ChangedDeclaration(ViewError):
     """A declaration would change what the tables hold that another declaration made."""
 
 
-class DeliveryHeld(ChangedDeclaration):
+class DeliveryPaused(ChangedDeclaration):
     """A delivery of a lake that was made of a savepoint, which delivers nothing until somebody says what is meant."""
 
 

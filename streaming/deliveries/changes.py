@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from streaming.base import DAY, FencedError, RedeliveryError, date_literal
 from streaming.declare import CHANGES, Delivery
-from streaming.deliveries.changing import NOTHING_CLOSED, Changing, Look, Seen
+from streaming.deliveries.changing import NOTHING_CLOSED, ChangePosition, Changing, Look
 from streaming.deliveries.ledger_table import recorded_by
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.deliveries.reader import ROW, with_places, without_places
@@ -29,8 +29,8 @@ UPSERT = "upsert"
 class _News:
     """The changes that take what was seen `before` to `after`; None where no day can have any."""
 
-    before: Seen
-    after: Seen
+    before: ChangePosition
+    after: ChangePosition
     changes: DataFrame | None
 
 
@@ -49,7 +49,7 @@ class ChangesOutbox(Outbox):
         return self._of.generation()
 
     def end(self, since: int) -> int:
-        return Seen.of(delta.open_table(self._uri)).revision + 1
+        return ChangePosition.of(delta.open_table(self._uri)).revision + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         changes = delta.read(spark, self._uri)
@@ -86,7 +86,7 @@ class ChangesOutbox(Outbox):
     def _news(self, spark: SparkSession, again: frozenset[date]) -> _News | None:
         """The changes since the last look, and all that is current of the days `again`; None where nobody wrote."""
         look, table = self._of.look(), delta.open_table(self._uri)
-        before = Seen.of(table)
+        before = ChangePosition.of(table)
         after = before if look is None else look.seen(before)
         if look is None or (after == before and not again):
             return None
@@ -127,7 +127,7 @@ class ChangesOutbox(Outbox):
         """The next look compares all results; `again` repeats what is the same, and what was deleted, as well."""
         table = delta.open_table(self._uri)
         if table is not None:
-            before = Seen.of(table)
+            before = ChangePosition.of(table)
             after = replace(before, closed=NOTHING_CLOSED, of_generation=self.generation() - 1, again=int(again))
             delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
 
@@ -163,9 +163,9 @@ class ChangesOutbox(Outbox):
         held = changes.where((F.col(CHANGE) == UPSERT) | _is_told_again(F.col(DAY), again))
         return changes_between(held, _on(current, days), self._of, again)
 
-    def _fence(self, before: Seen) -> Callable[[DeltaTable], None]:
+    def _fence(self, before: ChangePosition) -> Callable[[DeltaTable], None]:
         def fence(table: DeltaTable) -> None:
-            if Seen.of(table) != before:
+            if ChangePosition.of(table) != before:
                 raise FencedError(
                     f"the changes of delivery {self._delivery.name!r} were written by another process meanwhile; let "
                     "it run alone. Nothing is lost."

@@ -41,7 +41,7 @@ NOTHING_CLOSED = -(2**62)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ChangePosition:
     """The state that the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the
     updates through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers
     the changes.
@@ -58,7 +58,7 @@ class Seen:
     again: int = 0
 
     @classmethod
-    def of(cls, table: DeltaTable | None) -> Seen:
+    def of(cls, table: DeltaTable | None) -> ChangePosition:
         """The state that an open table of changes records."""
         kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
         return cls(**{name: number for name, number in kept.items() if number is not None})
@@ -68,11 +68,11 @@ class Look(ABC):
     """Current results as the tables of an operator had them at one moment."""
 
     @abstractmethod
-    def seen(self, before: Seen) -> Seen:
+    def seen(self, before: ChangePosition) -> ChangePosition:
         """The state that follows from the tables as they are, where it was `before`; equal to it if nothing is new."""
 
     @abstractmethod
-    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
         """The days on which a result may have changed since; None for all of them."""
 
     @abstractmethod
@@ -168,22 +168,22 @@ class LookAtCorrected(Look, Generic[Corrects]):
         self._versions = pinned.versions
         self._first = delta.open_table(of.lake.table(pinned.operator), pinned.versions[""])
 
-    def seen(self, before: Seen) -> Seen:
+    def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(Progress.of(self._operator, self._first).watermark)
         return replace(
-            Seen(),
+            ChangePosition(),
             revision=before.revision,
             closed=NOTHING_CLOSED if closed is None else closed,
             corrections=self._versions[CORRECTIONS],
             of_generation=generation_of(self._first),
         )
 
-    def _anew(self, before: Seen) -> bool:
+    def _anew(self, before: ChangePosition) -> bool:
         """True if any result may have changed, because nothing was told yet or the operator was built anew."""
         anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again > 0
         return anew or before.of_generation != generation_of(self._first)
 
-    def _corrected_since(self, before: Seen) -> set[date]:
+    def _corrected_since(self, before: ChangePosition) -> set[date]:
         """The days that were corrected since."""
         table = delta.open_table(self._lake.table(self._operator, CORRECTIONS), self._versions[CORRECTIONS])
         return corrected_since(before.corrections, table)
@@ -215,12 +215,12 @@ class ChangingOverWindows(Keyless):
 
 
 class _LookAtWindows(LookAtCorrected[OverWindows]):
-    def seen(self, before: Seen) -> Seen:
+    def seen(self, before: ChangePosition) -> ChangePosition:
         operator, updates = self._operator, self._versions.get(UPDATES, delta.BEFORE)
         through = updated_through(self._lake, operator, updates) if operator.updated else -1
         return replace(super().seen(before), updates=through)
 
-    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
         """A session may become one with those of other days, and so may results that share a key without a window."""
         operator, lake = self._operator, self._lake
         key = () if operator.result_key else self._of.key
@@ -267,7 +267,7 @@ class ChangingKeyed(Keyless):
 
 
 class _LookAtKeyed(LookAtCorrected[Keyed]):
-    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
         """Results that share a key of the delivery may be of any days."""
         if self._of.key or self._anew(before):
             return None
@@ -311,10 +311,10 @@ class _LookAtJoin(Look):
         own = delta.open_table(of.lake.table(of.operator), versions[""])
         self._step, self._generation = Progress.of(of.operator, own).batch, generation_of(own)
 
-    def seen(self, before: Seen) -> Seen:
-        return replace(Seen(), revision=before.revision, step=self._step, of_generation=self._generation)
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        return replace(ChangePosition(), revision=before.revision, step=self._step, of_generation=self._generation)
 
-    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
         """Results that share a key may be of any days."""
         if before.revision < 0 or before.again or self._of.key or before.of_generation != self._generation:
             return None

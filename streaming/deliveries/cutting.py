@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from streaming.base import DAY, EPOCH, FencedError, RedeliveryError, SinkError, date_literal, interval
 from streaming.declare import CHANGES, Delivery, Operator
 from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.held import Held, first_of, new, place_of, retried
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import LedgerTable
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.reader import READ_AT_ONCE, ROW, Reader, as_delivered, with_places, without_places
+from streaming.deliveries.slice import Slice, first_of, new, place_of, retried
 from streaming.lake import Lake
 from streaming.tables import days_of, delta
 
@@ -60,7 +60,7 @@ class Cutting:
         """Read everything anew."""
         self._reader = Reader(self._outbox, self._delivery, self._command)
         self._days: _DaysReader | None = None
-        self._cut: Held | None = None
+        self._cut: Slice | None = None
 
     def next(self, spark: SparkSession, ledger: Ledger, *, all_of_it: bool) -> Ledger | None:
         """The next state of the ledger: with a batch planned, or further on without one; None if nothing is due.
@@ -91,7 +91,7 @@ class Cutting:
         self._cut = new(batch, ledger.cursor)
         return ledger.plan(until, rows)
 
-    def held(self, spark: SparkSession, ledger: Ledger) -> Held:
+    def held(self, spark: SparkSession, ledger: Ledger) -> Slice:
         """The content of the batch that the ledger has planned.
 
         Raises:
@@ -106,7 +106,7 @@ class Cutting:
             self._cut = self._cut_before(spark, ledger)
         return self._cut
 
-    def _cut_before(self, spark: SparkSession, ledger: Ledger) -> Held:
+    def _cut_before(self, spark: SparkSession, ledger: Ledger) -> Slice:
         if ledger.request < 0:
             return new(self._reader.again(spark, ledger.since, ledger.cursor, ledger.rows), ledger.since)
         asked = _next_asked(self._ledger.uri, ledger.request - 1)
@@ -162,7 +162,7 @@ class _DaysReader:
         self._begins: Cursor | None = None
         self._ends = Cursor(0)
 
-    def cut(self, spark: SparkSession, since: Cursor, ledger: Ledger) -> tuple[Held, Cursor] | None:
+    def cut(self, spark: SparkSession, since: Cursor, ledger: Ledger) -> tuple[Slice, Cursor] | None:
         """The next batch from `since` on, and the place after it; None where there is no row any more."""
         if self._begins != since:
             self._ahead, self._ends = None, since
@@ -171,11 +171,11 @@ class _DaysReader:
                 return None
         batch = self._ahead.slice(0, self._delivery.most_rows)
         self._ahead = self._ahead.slice(batch.num_rows)
-        held = _held(batch)
+        held = _slice(batch)
         self._begins = _after(held.places[-1])
         return held, self._begins
 
-    def again(self, spark: SparkSession, ledger: Ledger) -> Held:
+    def again(self, spark: SparkSession, ledger: Ledger) -> Slice:
         """The rows of the batch that the ledger is about to send.
 
         Raises:
@@ -187,7 +187,7 @@ class _DaysReader:
                 f"of the {ledger.rows:,} rows that delivery {self._delivery.name!r} is about to deliver again, "
                 f"{rows.num_rows:,} are there: its table was changed by hand. Restore it."
             )
-        return _held(rows)
+        return _slice(rows)
 
     def _read_ahead(self, spark: SparkSession, ledger: Ledger) -> bool:
         """Read the next rows; False where there are none."""
@@ -205,7 +205,7 @@ class _DaysReader:
             return False
         # One unit alone may have more rows than should be in memory.
         self._ahead = self._read(spark, self._ends, until, ledger).limit(most).toArrow().combine_chunks()
-        self._ends = until if self._ahead.num_rows < most else _after(_held(self._ahead).places[-1])
+        self._ends = until if self._ahead.num_rows < most else _after(_slice(self._ahead).places[-1])
         return True
 
     def _read(self, spark: SparkSession, since: Cursor, until: Cursor, ledger: Ledger) -> DataFrame:
@@ -224,10 +224,10 @@ class _DaysReader:
         return rows.where(F.col(DAY).between(first, last))
 
 
-def _held(rows: pa.Table) -> Held:
+def _slice(rows: pa.Table) -> Slice:
     numbers = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
     places = [Cursor(unit, row) for unit, row in numbers]
-    return Held(rows.drop_columns([ROW]), places, [0] * rows.num_rows)
+    return Slice(rows.drop_columns([ROW]), places, [0] * rows.num_rows)
 
 
 def _whole(until: Cursor) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StructType
 
-from streaming.base import ChangedDeclaration, DeliveryHeld, FencedError
+from streaming.base import ChangedDeclaration, DeliveryPaused, FencedError
 from streaming.declare import PROGRESS, Delivery
 from streaming.deliveries.ledger import Ledger
 from streaming.lake import Lake
@@ -83,10 +83,10 @@ class LedgerTable:
         """Refuse a table of another `generation` than the one that was delivered from so far.
 
         Raises:
-            ChangedDeclaration: with the commands that go on; DeliveryHeld: the lake was made of a savepoint.
+            ChangedDeclaration: with the commands that go on; DeliveryPaused: the lake was made of a savepoint.
         """
         if ledger.is_held:
-            raise DeliveryHeld(
+            raise DeliveryPaused(
                 f"delivery {self._delivery.name!r} is held, because this lake was made of a savepoint, and does not "
                 f"know what was delivered since from the other one. `{self._command} --go-on` delivers what follows "
                 "the savepoint; `--all` delivers everything again. Give a second lake a target of its own. Nothing was "

@@ -58,7 +58,7 @@ _VALUES = "_values"
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Recorded:
     """The dead letters written down: those of all batches up to `batch` of `generation`, in `revision` + 1 looks."""
 
     revision: int = -1
@@ -66,7 +66,7 @@ class _Told:
     batch: int = -1
 
     @classmethod
-    def of(cls, table: DeltaTable | None) -> _Told:
+    def of(cls, table: DeltaTable | None) -> _Recorded:
         """The state that an open table records."""
         kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
         return cls(**{name: number for name, number in kept.items() if number is not None})
@@ -95,7 +95,7 @@ class _RefusedOutbox(Outbox):
         return 0
 
     def end(self, since: int) -> int:
-        return _Told.of(delta.open_table(self._uri)).revision + 1
+        return _Recorded.of(delta.open_table(self._uri)).revision + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         refused = delta.read(spark, self._uri).where((F.col(REVISION) >= since) & (F.col(REVISION) < until))
@@ -111,20 +111,20 @@ class _RefusedOutbox(Outbox):
         looked_at = (done.generation, done.delivered, dead.version())
         if looked_at == self._looked_at:
             return
-        before = _Told.of(delta.open_table(self._uri))
+        before = _Recorded.of(delta.open_table(self._uri))
         rows = _since(delta.contents(dead), before, done)
         if rows.num_rows:
-            self._write(spark, rows, before, _Told(before.revision + 1, done.generation, done.delivered))
+            self._write(spark, rows, before, _Recorded(before.revision + 1, done.generation, done.delivered))
         self._looked_at = looked_at
 
     def untold(self, spark: SparkSession) -> int:
         ledger, dead = delta.open_table(self._ledger), delta.open_table(self._dead)
         if ledger is None or dead is None:
             return 0
-        before = _Told.of(delta.open_table(self._uri))
+        before = _Recorded.of(delta.open_table(self._uri))
         return int(_since(delta.contents(dead), before, Ledger.of(ledger)).num_rows)
 
-    def _write(self, spark: SparkSession, rows: pa.Table, before: _Told, after: _Told) -> None:
+    def _write(self, spark: SparkSession, rows: pa.Table, before: _Recorded, after: _Recorded) -> None:
         frame = spark.createDataFrame(rows).withColumn(REVISION, F.lit(after.revision).cast("bigint"))
         about = f"Dead letters of {self._of.name} for delivery {self._delivery.name}"
         delta.create(
@@ -136,7 +136,7 @@ class _RefusedOutbox(Outbox):
         )
 
         def fence(table: DeltaTable) -> None:
-            if _Told.of(table) != before:
+            if _Recorded.of(table) != before:
                 raise FencedError(
                     f"the dead letters for delivery {self._delivery.name!r} were written by another process meanwhile; "
                     "let it run alone. Nothing is lost."
@@ -153,7 +153,7 @@ class _RefusedOutbox(Outbox):
         )
 
 
-def _since(dead: pa.Table, before: _Told, done: Ledger) -> pa.Table:
+def _since(dead: pa.Table, before: _Recorded, done: Ledger) -> pa.Table:
     """The dead letters of batches that were not told, and are done; an earlier generation goes on with no batch."""
     generation, batch = dead["generation"], dead["batch"]
     newer = pc.or_(

@@ -11,11 +11,11 @@ from streaming.base import RedeliveryError
 from streaming.declare import Delivery
 from streaming.deliveries.cutting import Cutting, ask_for_days, check_days, check_repeatable
 from streaming.deliveries.dead_letters import DeadLetters
+from streaming.deliveries.delivery_progress import DeliveryProgress
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import LedgerTable
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.outboxes import outbox_of
-from streaming.deliveries.standing import Standing
 from streaming.lake import Lake
 from streaming.operators import Written, clean_state
 from streaming.sinks import Delivered, NumberedBatch, RefusedRow, Sink
@@ -179,12 +179,14 @@ class DeliveryRuntime:
         ledger = self.ledger.read()
         return ledger is not None and ledger.has_answered(request)
 
-    def standing(self) -> Standing:
+    def standing(self) -> DeliveryProgress:
         """The standing of the delivery now; reads tables and starts no Spark."""
         ledger = self.ledger.read() or Ledger(unit=self.outbox.begin)
         begins = ledger.arrived_up_to
         behind = max(0, self.outbox.end(begins.unit) - begins.unit)
-        return Standing(ledger.generation, ledger.delivered, ledger.sent_rows, self.dead_letters.count(), behind)
+        return DeliveryProgress(
+            ledger.generation, ledger.delivered, ledger.sent_rows, self.dead_letters.count(), behind
+        )
 
     def forget(self) -> None:
         """Read everything anew, and connect anew: after an error, or once somebody has changed the ledger."""

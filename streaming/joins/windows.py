@@ -30,14 +30,14 @@ from streaming.spark import as_json, first_failure
 from streaming.tables import delta
 from streaming.views import (
     Computation,
-    Kept,
     OverWindowsRuntime,
+    PartialColumns,
     computation_of,
     has_days,
     is_closed,
-    kept_rows,
     kind_of,
     possible_bounds,
+    rows_as_partial,
     until,
 )
 
@@ -75,10 +75,12 @@ class OfTwoSides(Computation[Of]):
 
     def group(self, pairs: DataFrame, extra: Mapping[str, Column] | None = None) -> DataFrame:
         extras = [column.alias(name) for name, column in (extra or {}).items()]
-        return kind_of(self.operator).group(pairs, self.operator.by, [*kept_rows(*ROWS.values()).of_rows, *extras])
+        return kind_of(self.operator).group(
+            pairs, self.operator.by, [*rows_as_partial(*ROWS.values()).of_rows, *extras]
+        )
 
-    def kept(self, results: StructType) -> Kept:
-        return kept_rows(*ROWS.values())
+    def kept(self, results: StructType) -> PartialColumns:
+        return rows_as_partial(*ROWS.values())
 
     def counts(self, stream: Stream) -> OperatorCounts:
         """Those on both sides where the stream is both."""

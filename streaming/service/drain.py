@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from streaming.base import DeliveryHeld, QueryFailed, StreamingError, utc_now
+from streaming.base import DeliveryPaused, QueryFailed, StreamingError, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
@@ -147,7 +147,7 @@ def drain_unpaused(
                 f"delivery {str(stopped)!r} was stopped before its next batch, as was asked."
             ) from stopped
         paused: dict[str, StreamingError] = {**run.deliveries.paused}
-        held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryHeld)}
+        held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryPaused)}
     waiting = {name: outage.why for name, outage in run.deliveries.waiting.items()}
     paused = {**run.paused, **{name: why for name, why in paused.items() if name not in held}}
     return Drained(totals, run.heads, unknown, waiting, held, paused)

@@ -14,10 +14,10 @@ from streaming.views.corrections import (
     until,
 )
 from streaming.views.current import current_results, current_with_reasons, pinned_windows, read_first
-from streaming.views.kept import Kept, keep_days, kept_rows
 from streaming.views.kinds import kind_of
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.operator import WindowedRuntime
+from streaming.views.partial_results import PartialColumns, keep_days, rows_as_partial
 from streaming.views.results import (
     aggregate,
     as_batch,

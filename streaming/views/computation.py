@@ -15,8 +15,8 @@ from streaming.declare import OverWindows, Stream
 from streaming.lake import Lake
 from streaming.log import OperatorCounts
 from streaming.operators import Progress
-from streaming.views.kept import Kept
 from streaming.views.kinds import kind_of
+from streaming.views.partial_results import PartialColumns
 
 Of = TypeVar("Of", bound=OverWindows)
 
@@ -68,7 +68,7 @@ class Computation(ABC, Generic[Of]):
         """Rows and closed windows that cannot be computed, with the error, where the operator is `at`."""
 
     @abstractmethod
-    def kept(self, results: StructType) -> Kept:
+    def kept(self, results: StructType) -> PartialColumns:
         """The data kept of pairs whose window is open, by the types of results: `finish` makes them of it, too."""
 
     def results(self, pairs: DataFrame) -> DataFrame:

@@ -22,12 +22,12 @@ from streaming.operators import (
     runtime_of,
 )
 from streaming.tables import delta
-from streaming.views.kept import kept_of
 from streaming.views.kinds import kind_of
 from streaming.views.late import duplicates, unassigned
 from streaming.views.laws import ViewLaws
 from streaming.views.open_windows import OpenWindows, read_open, shown_through
 from streaming.views.panes import can_fold
+from streaming.views.partial_results import partial_columns
 from streaming.views.results import possible_pairs
 from streaming.views.runtime import OverWindowsRuntime
 from streaming.views.steps import (
@@ -187,7 +187,7 @@ def _results(view: Windowed) -> str:
 
 def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Progress, folded: Progress) -> str:
     log = LogFiles(lake, view.of)
-    kept = kept_of(view, results_columns(spark, view, {view.of.name: log}))
+    kept = partial_columns(view, results_columns(spark, view, {view.of.name: log}))
     if view.window.merging:
         what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"

@@ -17,8 +17,8 @@ from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Progress, create_table
 from streaming.tables import delta, forget_days
-from streaming.views.kept import Kept
 from streaming.views.kinds import kind_of
+from streaming.views.partial_results import PartialColumns
 from streaming.views.results import ends_within, has_windows, with_order
 
 _PANE, _CLOSED = "_pane", "_closed"
@@ -31,7 +31,7 @@ class Panes:
     late for that window and those before it, and on time for the others.
     """
 
-    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles, kept: Kept) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles, kept: PartialColumns) -> None:
         self._spark = spark
         self._lake = lake
         self._view = view
@@ -112,7 +112,7 @@ class Panes:
         return F.col(_CLOSED).isNull() | (window["end"] > F.col(_CLOSED))
 
 
-def can_fold(view: Windowed, kept: Kept) -> bool:
+def can_fold(view: Windowed, kept: PartialColumns) -> bool:
     """True if rows of the view can be folded: aggregates have parts, and it is known which rows share their windows."""
     return bool(kept.wholes) and view.window.pane(F.lit(None).cast("timestamp")) is not None
 

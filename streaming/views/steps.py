@@ -29,9 +29,9 @@ from streaming.operators import Batches, Progress, StateCleaner, Written, can_be
 from streaming.spark import function_errors, remembered
 from streaming.tables import delta, nullable, storage
 from streaming.views.computation import computation_of
-from streaming.views.kept import Kept
 from streaming.views.kinds import SESSION, kind_of, with_sessions
 from streaming.views.panes import Panes, can_fold, first_open
+from streaming.views.partial_results import PartialColumns
 from streaming.views.results import ends_within
 
 FOLDED_FROM = 1_000_000
@@ -59,7 +59,7 @@ class _OpenSessions:
     """The table of the sessions that no clock has closed yet, with what is kept of each."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, operator: OverWindows, logs: Mapping[str, LogFiles], kept: Kept
+        self, spark: SparkSession, lake: Lake, operator: OverWindows, logs: Mapping[str, LogFiles], kept: PartialColumns
     ) -> None:
         self._spark = spark
         self._lake = lake

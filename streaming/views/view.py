@@ -18,8 +18,8 @@ from streaming.spark import as_json
 from streaming.views.computation import Computation, computation_of
 from streaming.views.corrections import is_closed, until
 from streaming.views.functions import ERROR, errors_of
-from streaming.views.kept import Kept, kept_of
 from streaming.views.late import late_pairs
+from streaming.views.partial_results import PartialColumns, partial_columns
 from streaming.views.results import counted_by, counted_rows, failure, finish, group, members, pairs, possible_pairs
 
 
@@ -52,8 +52,8 @@ class OfView(Computation[Windowed]):
     def finish(self, groups: DataFrame, *extra: str) -> DataFrame:
         return finish(groups, self.operator, *extra)
 
-    def kept(self, results: StructType) -> Kept:
-        return kept_of(self.operator, results)
+    def kept(self, results: StructType) -> PartialColumns:
+        return partial_columns(self.operator, results)
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
         return late if self.operator.function is not None else super().voidable(late)

@@ -47,9 +47,9 @@ def source_table(
         raise SourceError(f"there is no table at {uri!r} to follow; {made_by}. Nothing was read.")
     it: SourceTable
     if placed is not None:
-        it = FollowedUnits(placed, table)
+        it = TableUnits(placed, table)
     else:
-        it = FollowedChanges(uri, table, changes_by) if changes_by else FollowedVersions(uri, table, start_version)
+        it = TableChanges(uri, table, changes_by) if changes_by else TableVersions(uri, table, start_version)
     it.check_same(memory)
     return it
 
@@ -124,7 +124,7 @@ class SourceTable(ABC):
         return {}
 
 
-class FollowedUnits(SourceTable):
+class TableUnits(SourceTable):
     """By the units of its rows."""
 
     def __init__(self, placed: PlacedRows, table: DeltaTable) -> None:
@@ -166,7 +166,7 @@ class FollowedUnits(SourceTable):
         return {unit: rows for unit, rows in now.items() if rows != ingested[unit]}
 
 
-class FollowedVersions(SourceTable):
+class TableVersions(SourceTable):
     """By its versions."""
 
     def __init__(self, uri: str, table: DeltaTable, start: int | None) -> None:
@@ -195,7 +195,7 @@ class FollowedVersions(SourceTable):
         return {SNAPSHOT: NO_SNAPSHOT, VERSION: unit + 1, FILE: 0}
 
 
-class FollowedChanges(SourceTable):
+class TableChanges(SourceTable):
     """By what changes in it."""
 
     def __init__(self, uri: str, table: DeltaTable, key: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ _KEPT = "tidemark.kept"
 
 
 @dataclass(frozen=True)
-class Kept:
+class PartialColumns:
     """The data kept of some rows beside keys and bounds, as named aggregates.
 
     `of_rows` makes them of rows, `merged` of what was kept of several lots of them. `wholes` are the view's values made
@@ -34,13 +34,15 @@ class Kept:
     wholes: tuple[Column, ...]
 
 
-def kept_rows(*columns: str) -> Kept:
+def rows_as_partial(*columns: str) -> PartialColumns:
     """The rows themselves, in the lists of these columns."""
     of_rows = (F.collect_list(column).alias(column) for column in columns)
-    return Kept(tuple(of_rows), tuple(F.flatten(F.collect_list(column)).alias(column) for column in columns), ())
+    return PartialColumns(
+        tuple(of_rows), tuple(F.flatten(F.collect_list(column)).alias(column) for column in columns), ()
+    )
 
 
-def kept_of(view: Windowed, results: StructType) -> Kept:
+def partial_columns(view: Windowed, results: StructType) -> PartialColumns:
     """The data that a view keeps: the parts of its aggregates, or the rows where they do not tell.
 
     `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
@@ -51,7 +53,7 @@ def kept_of(view: Windowed, results: StructType) -> Kept:
         for name, each in view.aggregates.items()
     )
     if view.distinct or view.function is not None or not parts_suffice:
-        return Kept((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
+        return PartialColumns((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
     of_rows: list[Column] = []
     merged: list[Column] = []
     wholes: list[Column] = []
@@ -61,7 +63,7 @@ def kept_of(view: Windowed, results: StructType) -> Kept:
             of_rows.append(F.expr(part.sql).alias(column))
             merged.append(F.expr(part.merged.format(*names)).alias(column))
         wholes.append(F.expr(each.whole.format(*names)).cast(results[name].dataType).alias(name))
-    return Kept(tuple(of_rows), tuple(merged), tuple(wholes))
+    return PartialColumns(tuple(of_rows), tuple(merged), tuple(wholes))
 
 
 def kept_days(table: DeltaTable | None) -> set[date]:

@@ -1,4 +1,4 @@
-"""The standing of a delivery, for people."""
+"""The progress of a delivery, for people."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The standing of a delivery: its batch and generation, rows sent and dead, and how far behind its table it is.
+class DeliveryProgress:
+    """The progress of a delivery: its batch and generation, rows sent and dead, and how far behind its table it is.
 
     `behind`: units (batches, revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
     """

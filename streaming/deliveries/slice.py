@@ -17,7 +17,7 @@ DeadLetter = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Held:
+class Slice:
     """The rows of a batch, the place of each in the table it is of, and how often each was tried before."""
 
     rows: pa.Table
@@ -25,18 +25,18 @@ class Held:
     tried: Sequence[int]
 
 
-def new(rows: pa.Table, since: Cursor) -> Held:
+def new(rows: pa.Table, since: Cursor) -> Slice:
     """Rows that come from `since` on, for the first time."""
-    return Held(rows, places_of(rows, since), [0] * rows.num_rows)
+    return Slice(rows, places_of(rows, since), [0] * rows.num_rows)
 
 
-def retried(spark: SparkSession, reader: Reader, dead: Sequence[DeadLetter]) -> Held:
+def retried(spark: SparkSession, reader: Reader, dead: Sequence[DeadLetter]) -> Slice:
     """The rows behind some dead letters, as the delivery selects them now; those not to be delivered are left out."""
     tried = {place_of(row): int(row["attempt"]) for row in dead}
     rows = reader.at(spark, list(tried))
     pairs = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
     places = [Cursor(unit, row) for unit, row in pairs]
-    return Held(rows.drop_columns([ROW]), places, [tried[place] for place in places])
+    return Slice(rows.drop_columns([ROW]), places, [tried[place] for place in places])
 
 
 def place_of(letter: DeadLetter) -> Cursor:

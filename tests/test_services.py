@@ -34,7 +34,7 @@ def test_a_service_that_does_not_start_is_told_in_the_summary_or_fails_its_tests
         check=False,
     )
     said = done.stdout
-    assert (done.returncode, "3 passed" in said, outcome in said) == (int(required or 0), True, True), said
+    assert (done.returncode, "5 passed" in said, outcome in said) == (int(required or 0), True, True), said
     assert "seed of the laws: 42 (TIDEMARK_LAW_SEED=42 draws them again)" in said
     if required:
         assert "Kafka does not start here, and TIDEMARK_REQUIRE_SERVICES=1 requires it: " in said
@@ -42,7 +42,7 @@ def test_a_service_that_does_not_start_is_told_in_the_summary_or_fails_its_tests
     else:
         assert "MISSING SERVICES: tests did not run" in said
         assert "\nKafka: 1 test skipped\n" in said
-    assert "3 passed" in said.splitlines()[-1], "pytest's own summary is the last line"
+    assert "5 passed" in said.splitlines()[-1], "pytest's own summary is the last line"
 
 
 @pytest.mark.long

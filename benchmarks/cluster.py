@@ -24,9 +24,9 @@ from typing import Any
 from benchmarks.demands import PROJECT, Demand, begin, conclude, console
 from benchmarks.pipelines.connections import aircraft, by_origin, cluster_flights, connections, pipeline
 from benchmarks.processes import until
+from platform_assets.demo.feeds.flights import feed_flights
 from streaming import Lake
 from streaming.audit.laws import audit
-from streaming.feeds.flights import feed_flights
 from streaming.lake import Settings
 from streaming.spark.session import start_session
 from streaming.tables import delta, s3, storage

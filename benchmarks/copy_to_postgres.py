@@ -21,7 +21,7 @@ import psycopg
 import pyarrow as pa
 from pyarrow.csv import WriteOptions, write_csv
 
-from streaming.feeds.local_postgres import LocalPostgres
+from platform_assets.demo.feeds.local_postgres import LocalPostgres
 from streaming.lake import Lake
 from streaming.sinks import REVISION, TIME, Delivered, NumberedBatch, Postgres
 

@@ -29,10 +29,10 @@ from benchmarks.complaints import Complaints, Helpdesk, TicketService, TimedRead
 from benchmarks.demands import PROJECT, Demand, begin, conclude, console
 from benchmarks.pipelines.helpdesk import TICKETS, complaints, helpdesk_meters, pipeline
 from benchmarks.processes import command_line, family, jvms, orphans, until, writers
+from platform_assets.demo.feeds import free_port
 from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.base.intervals import utc_now
-from streaming.feeds import free_port
 from streaming.log.batches import read_batches
 from streaming.service.drain import drain
 from streaming.service.overview import look, request

@@ -23,7 +23,7 @@ from benchmarks.compare.data import Expected, Shape, files
 from benchmarks.compare.measure import Measured, measure
 from benchmarks.demands import console
 from benchmarks.records_to_kafka import ANSWERS_WITHIN, end, send
-from streaming.feeds.local_kafka import LocalKafka
+from platform_assets.demo.feeds.local_kafka import LocalKafka
 from streaming.spark import JarGroup, jars_of
 
 _PARTITIONS = 3

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from benchmarks.copy_to_postgres import batches, made
-from streaming.feeds.local_kafka import LocalKafka
+from platform_assets.demo.feeds.local_kafka import LocalKafka
 from streaming.lake import Lake
 from streaming.sinks import Delivered, KafkaTopic, NumberedBatch
 

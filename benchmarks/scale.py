@@ -19,7 +19,7 @@ from benchmarks.compare.measure import measure
 from benchmarks.demands import Demand, begin, conclude, console
 from benchmarks.processes import cpu_seconds, family, until
 from benchmarks.scale_batches import ROWS
-from streaming.feeds.local_kafka import LocalKafka
+from platform_assets.demo.feeds.local_kafka import LocalKafka
 from tests.support.standalone import Standalone
 
 ROWS_A_BATCH = 200_000

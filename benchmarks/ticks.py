@@ -18,9 +18,9 @@ from typing import Any
 import dagster as dg
 from matplotlib.figure import Figure
 
+from docs.examples.late_counts import count_by_sensor, pipeline
 from platform_assets.events.backlog import may_need_corrections, waiting
 from streaming import log
-from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake import Lake
 from streaming.operations import maintain, needs_maintenance
 from tests.support.histories import grow_corrections, grow_log

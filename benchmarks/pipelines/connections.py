@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, flights
 from streaming import Delivery, Joined, JsonLines, Keyed, Pipeline
-from streaming.pipelines.flights import departures_by_origin, flights
 
 cluster_flights = replace(flights, name="cluster_flights")
 by_origin = replace(departures_by_origin, name="cluster_by_origin", of=cluster_flights)

@@ -11,10 +11,10 @@ from rich.table import Table
 from platform_assets.cli.next_steps import after_demo
 from platform_assets.cli.render import next_step, print_findings
 from platform_assets.demo.demo import REPORT, Demonstrated
+from platform_assets.demo.pipelines.flights import pipeline
 from platform_assets.home import dagster_home
 from platform_assets.reports.publication import read_report
 from streaming.audit import audit
-from streaming.pipelines.flights import pipeline
 from streaming.spark import start_session
 
 _WHICH = ("first", "current")

@@ -16,11 +16,11 @@ from platform_assets.cli.context import PipelineName, console, current_lake, fet
 from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
+from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming.base import CorrectionsFailed, StreamingError, ViewError, counted, utc_now
 from streaming.declare import Keyed, Pipeline, find_pipeline
-from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from platform_assets.definitions import defs
+from platform_assets.demo.feeds import FeedReport, feed_flights
+from platform_assets.demo.pipelines.flights import pipeline
 from platform_assets.demo.steps import DAYS, DIRTY, FIRST_DAY, step
 from platform_assets.errors import PlatformError
 from platform_assets.instance import open_instance
@@ -15,8 +17,6 @@ from platform_assets.pipeline.jobs import drain_config
 from platform_assets.running import run_job
 from platform_assets.tags import LAUNCHED_BY_TAG
 from streaming import Lake, Settings
-from streaming.feeds import FeedReport, feed_flights
-from streaming.pipelines.flights import pipeline
 
 REPORT = "on_time_performance"
 

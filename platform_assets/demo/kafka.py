@@ -13,6 +13,9 @@ import psycopg
 from psycopg.rows import dict_row
 from rich.console import Console
 
+from platform_assets.demo.feeds.flights_topic import send_flights
+from platform_assets.demo.feeds.local_kafka import LocalKafka
+from platform_assets.demo.feeds.local_postgres import LocalPostgres
 from platform_assets.demo.steps import DAYS, DIRTY, FIRST_DAY, step
 from platform_assets.errors import PlatformError
 from platform_assets.instance import open_instance
@@ -21,11 +24,8 @@ from platform_assets.pipeline.location import definitions
 from platform_assets.running import run_job
 from platform_assets.tags import LAUNCHED_BY_TAG
 from streaming import Lake, Pipeline, Settings, find_pipeline
-from streaming.feeds.flights_topic import send_flights
-from streaming.feeds.local_kafka import LocalKafka
-from streaming.feeds.local_postgres import LocalPostgres
 
-PIPELINES, NAME = "platform_assets.demo.pipelines", "flights_topic"
+PIPELINES, NAME = "platform_assets.demo.kafka_pipelines", "flights_topic"
 
 _BY_AIRPORT = """
     select origin, sum(flights)::bigint as flights,

@@ -20,6 +20,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from platform_assets.demo.feeds import feed_flights
+from platform_assets.demo.pipelines.flights import pipeline
 from platform_assets.demo.ui import HOST, dagster_dev
 from platform_assets.errors import PlatformError
 from platform_assets.instance import open_instance
@@ -28,8 +30,6 @@ from platform_assets.tags import LAUNCHED_BY_TAG, LOCATION
 from platform_assets.texts.status import length, status_table
 from streaming import Lake, Settings
 from streaming.base import SupervisorError, utc_now
-from streaming.feeds import feed_flights
-from streaming.pipelines.flights import pipeline
 from streaming.service import look, request
 
 _FIRST_DAY, _DAYS, _DIRTY, _FILES_A_DAY = date(2013, 1, 1), 365, 0.005, 20

@@ -19,6 +19,7 @@ from streaming.base import SettingsError
 from streaming.lake.lake import Lake
 from streaming.lake.project import find_project
 
+_DEMO = "platform_assets.demo"
 _SPARK_PREFIX = "TIDEMARK_SPARK_"
 
 SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
@@ -37,9 +38,13 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore")
 
     home: str = Field(default="./lake", description="Root of the lake: a path or any URI Spark can write to.")
-    pipelines: str = Field(default="streaming.pipelines", description="Packages of pipelines, separated by commas.")
-    suites: str = Field(default="quality.suites", description="Packages of suites, separated by commas.")
-    reports: str = Field(default="platform_assets.reports", description="Packages of reports, separated by commas.")
+    pipelines: str = Field(
+        default="platform_assets.demo.pipelines", description="Packages of pipelines, separated by commas."
+    )
+    suites: str = Field(default=f"{_DEMO}.suites", description="Packages of suites, separated by commas.")
+    reports: str = Field(
+        default="platform_assets.demo.reports", description="Packages of reports, separated by commas."
+    )
     master: str = Field(default="local[*]", description="Spark master.")
     scratch: Path | None = Field(default=None, description="Folder for temporary files of Spark and its JVM.")
     alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")

@@ -10,9 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from streaming import Lake
-from streaming.declare.windowed import Windowed
-from streaming.examples.temperatures import (
+from docs.examples.temperatures import (
     average,
     extremes,
     extremes_of_all_rows,
@@ -21,6 +19,8 @@ from streaming.examples.temperatures import (
     temperatures,
     typical,
 )
+from streaming import Lake
+from streaming.declare.windowed import Windowed
 from streaming.views.current import read_first
 from streaming.views.results import aggregate, pairs
 from tests.support.feeds import readings

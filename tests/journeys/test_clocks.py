@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Lake, Pipeline, Punctuated, Stream
-from streaming.audit.laws import audit
-from streaming.examples import (
+from docs.examples import (
     bounded_disorder,
     late_counts,
     metrics,
@@ -18,6 +16,8 @@ from streaming.examples import (
     punctuated_clock,
     silent_partition,
 )
+from streaming import BoundedOutOfOrderness, Lake, Pipeline, Punctuated, Stream
+from streaming.audit.laws import audit
 from streaming.log.batches import ClockReading, clock_history, read_batches
 from streaming.log.read import read_log
 from streaming.service.drain import drain

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples import records, sensors
 from streaming import log
-from streaming.examples import records, sensors
 from streaming.lake.lake import Lake
 from tests.support.runs import run, tuples
 

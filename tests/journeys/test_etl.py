@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from docs.examples import iso_events, records, sensors, shop_orders
 from streaming import Pipeline, log
 from streaming.declare.operator import Operator
-from streaming.examples import iso_events, records, sensors, shop_orders
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
 from tests.support.feeds import readings

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Generator, Lake, Pipeline, log
-from streaming.audit.laws import audit
-from streaming.examples.generators import (
+from docs.examples.generators import (
     ReplayableReading,
     generated_integers,
     integer,
@@ -21,6 +19,8 @@ from streaming.examples.generators import (
     smoke,
     sum_of_integers,
 )
+from streaming import Generator, Lake, Pipeline, log
+from streaming.audit.laws import audit
 from streaming.sources.generator.reader import GeneratorReader
 from tests.support import generator_crash
 from tests.support.crash import crash

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples import city_temperatures, clicks, event_weather, nearby_events, tokens
 from streaming import Pipeline, drain
 from streaming.audit.laws import audit
 from streaming.clocks import joint_watermark
 from streaming.declare.limits import Limits
-from streaming.examples import city_temperatures, clicks, event_weather, nearby_events, tokens
 from streaming.lake.lake import Lake
 from streaming.log import read_batches
 from streaming.operators.runtime import runtime_of

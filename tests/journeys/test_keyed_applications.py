@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from docs.examples import bubble_game, hot_sensors, word_counts
 from streaming.base.intervals import from_micros
 from streaming.declare.pipeline import Pipeline
-from streaming.examples import bubble_game, hot_sensors, word_counts
 from streaming.keyed.library import (
     CountTrigger,
     EventTimeTrigger,

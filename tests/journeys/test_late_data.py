@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from docs.examples import allowed_lateness, arrivals
+from docs.examples.late_counts import count_by_sensor, count_in_time, dropping, pipeline
+from docs.examples.late_counts import readings as stream
 from streaming import Pipeline, drain, log
 from streaming.base.errors import ViewError
-from streaming.examples import allowed_lateness, arrivals
-from streaming.examples.late_counts import count_by_sensor, count_in_time, dropping, pipeline
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results, read_first

@@ -7,16 +7,16 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples import late_counts
+from docs.examples.without_delay import hasty, hasty_counts, patient, patient_counts
 from streaming import log
-from streaming.examples import late_counts
-from streaming.examples.without_delay import hasty, hasty_counts, patient, patient_counts
-from streaming.feeds import shifted
 from streaming.lake.lake import Lake
 from streaming.lateness.profile import profile
 from streaming.service.drain import drain
 from streaming.views.corrections import correct
 from streaming.views.current import read_first
 from streaming.views.late import late_pairs
+from tests.support.disorder import shifted
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0, at, ms
 from tests.support.runs import read_current, run, tuples

@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as counted
 from platform_assets.cli.app import COMMANDS
 from streaming.base.errors import ChangedDeclaration
 from streaming.declare.keyed import Keyed
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as counted
 from streaming.keyed.key import Key
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import rebuild

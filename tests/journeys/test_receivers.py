@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.city_temperatures import events, mean_by_city, temperatures, temperatures_in
+from docs.examples.city_temperatures import pipeline as cities
+from docs.examples.table_rows import TableRows
 from platform_assets.cli.tables import readable
 from streaming import Json, Lake, Pipeline, Websocket, log, maintain
-from streaming.examples.city_temperatures import events, mean_by_city, temperatures, temperatures_in
-from streaming.examples.city_temperatures import pipeline as cities
-from streaming.examples.table_rows import TableRows
 from streaming.operations import undeclared_tables
 from tests.support.instants import T0
 from tests.support.receiving import received, running

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples import cities, metrics, numbers, people, words
 from streaming import Pipeline, RowFunction, Selected, drain
 from streaming.audit.laws import audit
 from streaming.base.errors import FunctionError
-from streaming.examples import cities, metrics, numbers, people, words
 from streaming.lake.lake import Lake
 from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of

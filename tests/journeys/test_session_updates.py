@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.allowed_lateness import bursts, updated_bursts
 from streaming import Lake, correct, plan
 from streaming.audit.laws import audit
-from streaming.examples.allowed_lateness import bursts, updated_bursts
 from streaming.operators.runtime import runtime_of
 from streaming.views.current import read_first
 from streaming.views.updates import read_updates

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor, pipeline
+from docs.examples.late_counts import readings as stream
 from streaming import Files, Pipeline, log
-from streaming.examples.late_counts import count_by_sensor, pipeline
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.sources import SourceComparison
 from tests.support.feeds import land, readings

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples import arrivals, integers, metrics, page_views, sales, traffic, window_shapes
+from docs.examples.sensors import mean_by_5_seconds, mean_by_second, pipeline
 from streaming import Lake, Pipeline, Stream, drain, log
 from streaming.base.errors import ViewError
 from streaming.declare.windowed import Windowed
-from streaming.examples import arrivals, integers, metrics, page_views, sales, traffic, window_shapes
-from streaming.examples.sensors import mean_by_5_seconds, mean_by_second, pipeline
 from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
 from streaming.views.current import read_first

@@ -10,11 +10,11 @@ import pytest
 
 from platform_assets.cli import main
 from platform_assets.cli.context import console
+from platform_assets.demo.pipelines.flights import pipeline
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.reports.registry import find_report
 from platform_assets.resources import default_resources
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import pipeline
 
 Tidemark = Callable[[str], tuple[int, str]]
 Typed = Callable[[str], tuple[int, str, str]]

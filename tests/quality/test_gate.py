@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from docs.examples.orders import orders_per_day, pipeline
 from quality import (
     GateClosed,
     NotBuiltYet,
@@ -25,7 +26,6 @@ from quality import (
     store_verdicts,
     verdicts_for,
 )
-from streaming.examples.orders import orders_per_day, pipeline
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct
 from tests.support.instants import NOW

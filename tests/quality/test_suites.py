@@ -7,12 +7,12 @@ from types import ModuleType
 
 import pytest
 
-import quality.suites
+from docs.examples.metrics import pipeline as metrics
+from docs.examples.orders import pipeline as orders
+from platform_assets.demo import suites as demo_suites
+from platform_assets.demo.pipelines.flights import pipeline as flights
 from quality import Pins, SuiteError, open_gate, pin, suites_for, unique
-from streaming.examples.metrics import pipeline as metrics
-from streaming.examples.orders import pipeline as orders
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import pipeline as flights
 from tests.support.packages import importable, write_modules
 
 
@@ -44,10 +44,10 @@ def test_a_pipelines_own_module_adds_to_them() -> None:
 
 
 def test_expectations_for_a_table_that_is_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("quality.suites.orders")
+    module = ModuleType("platform_assets.demo.suites.orders")
     module.__spec__ = __spec__
     module.expectations = {"orders_per_hour": (unique("key", ("x",)),)}  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "quality.suites.orders", module)
+    monkeypatch.setitem(sys.modules, "platform_assets.demo.suites.orders", module)
 
     with pytest.raises(SuiteError, match=r"'orders_per_hour'.*orders_per_day"):
         suites_for(orders)
@@ -56,7 +56,7 @@ def test_expectations_for_a_table_that_is_not_there_are_refused(monkeypatch: pyt
 def test_a_typo_is_answered_with_every_table_that_can_have_expectations(tmp_path: Path) -> None:
     write_modules(tmp_path, {"metrics": "expectations = {'registred': ()}"})
     with pytest.MonkeyPatch.context() as patch, importable(tmp_path):
-        patch.setattr(quality.suites, "__path__", [str(tmp_path), *quality.suites.__path__])
+        patch.setattr(demo_suites, "__path__", [str(tmp_path), *demo_suites.__path__])
         # No suite follows from the declaration of a selection, but its own module may give it one.
         with pytest.raises(SuiteError, match=r"'registred'; pipeline 'metrics' has: log, .*\bregistered\b"):
             suites_for(metrics)
@@ -74,8 +74,8 @@ def test_the_gate_stays_closed_while_the_pipelines_own_module_cannot_be_imported
     source: str, reason: str, tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_modules(tmp_path, {"orders": source})
-    monkeypatch.setattr(quality.suites, "__path__", [str(tmp_path), *quality.suites.__path__])
-    text = f"module quality.suites.orders is broken: {tmp_path}/{reason}. Correct it"
+    monkeypatch.setattr(demo_suites, "__path__", [str(tmp_path), *demo_suites.__path__])
+    text = f"module platform_assets.demo.suites.orders is broken: {tmp_path}/{reason}. Correct it"
 
     with importable(tmp_path):
         for ask in (

@@ -9,13 +9,13 @@ from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import Any
 
-import streaming.examples
-import streaming.pipelines
+import docs.examples
+import platform_assets.demo.pipelines
+from docs.examples import late_counts
 from streaming import Files, SessionWindow, Table, agg
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Punctuated
 from streaming.declare import Delivery, Failure, Limits
 from streaming.declare.restarts import ExponentialBackoff, FailureRate, FixedDelay, NoRestart
-from streaming.examples import late_counts
 from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket
 from streaming.windows import Custom, LocalDays, Sliding, Tumbling
 from tests.support.instants import T0
@@ -41,7 +41,7 @@ OF_EACH_KIND = (
 def every_declaration() -> list[Any]:
     """Each once, those that others are made of included."""
     roots = [*AGGREGATES, *OF_EACH_KIND]
-    for package in (streaming.examples, streaming.pipelines):
+    for package in (docs.examples, platform_assets.demo.pipelines):
         for module in pkgutil.iter_modules(package.__path__):
             roots += vars(importlib.import_module(f"{package.__name__}.{module.name}")).values()
     parts = {repr(part): part for root in roots for part in _parts(root)}

@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
+from docs.examples.generators import mean_of_replayable, replayable
 from streaming import Lake, Pipeline, drain, start_session
-from streaming.examples.generators import mean_of_replayable, replayable
 from tests.support.crash import Point, armed
 from tests.support.instants import NOW
 

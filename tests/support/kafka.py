@@ -25,8 +25,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from streaming.feeds import free_ports
-from streaming.feeds.local_kafka import READY_WITHIN, LocalKafka
+from platform_assets.demo.feeds import free_ports
+from platform_assets.demo.feeds.local_kafka import READY_WITHIN, LocalKafka
 from tests.support.certificates import self_signed
 
 USER, PASSWORD = "alice", "open sesame"

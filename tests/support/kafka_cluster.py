@@ -7,8 +7,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from streaming.feeds import free_ports
-from streaming.feeds.local_kafka import LocalKafka
+from platform_assets.demo.feeds import free_ports
+from platform_assets.demo.feeds.local_kafka import LocalKafka
 from tests.support.kafka import Administered
 from tests.support.waiting import until
 

@@ -22,7 +22,7 @@ import httpx
 import pytest
 from botocore.config import Config
 
-from streaming.feeds import free_port
+from platform_assets.demo.feeds import free_port
 from streaming.sinks.objects import Objects
 from tests.support.services import starting
 

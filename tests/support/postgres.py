@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import psycopg
 
-from streaming.feeds.local_postgres import LocalPostgres
+from platform_assets.demo.feeds.local_postgres import LocalPostgres
 from tests.support.services import starting
 
 

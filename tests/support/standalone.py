@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pyspark
 
-from streaming.feeds import free_port
+from platform_assets.demo.feeds import free_port
 
 _STARTS_WITHIN = 60.0
 _HOST = "127.0.0.1"

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 import pyspark
 
-from streaming.feeds import free_ports
+from platform_assets.demo.feeds import free_ports
 from streaming.spark import JarGroup, jars_of, java
 
 HADOOP = JarGroup(

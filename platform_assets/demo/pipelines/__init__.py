@@ -1,1 +1,1 @@
-"""The pipeline of `tidemark demo --kafka`, found by `TIDEMARK_PIPELINES=platform_assets.demo.pipelines`."""
+"""The pipelines of the demo, one module each, found by their variable `pipeline`."""

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines import flights as declared
 from streaming.declare.delivery import Delivery
 from streaming.lake.lake import Lake
-from streaming.pipelines import flights as declared
 from streaming.sinks.files import JsonLines
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import FIRST

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from docs.examples.model_scores import models, pipeline, scored
 from platform_assets.cli.bench import with_first
-from streaming.examples.model_scores import models, pipeline, scored
 from tests.platform_assets.conftest import Tidemark
 
 

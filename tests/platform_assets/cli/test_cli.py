@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import departures_by_origin, pipeline
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
 from tests.support.feeds import land, land_all

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import flights, pipeline
 from platform_assets.events.counts import count_rejected
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log, rejected
 from streaming.operations.savepoint import savepoint
-from streaming.pipelines.flights import flights, pipeline
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import BROKEN, FIRST, SECOND
 from tests.support.runs import run

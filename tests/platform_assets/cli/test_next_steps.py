@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from platform_assets.cli.next_steps import after_audit, when_nothing_arrived
+from platform_assets.demo.pipelines.flights import pipeline as flights
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import pipeline as flights
 from tests.support.pipelines.beats import pipeline as beats
 
 

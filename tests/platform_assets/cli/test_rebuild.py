@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines import flights as declared
 from platform_assets.reports.publication import read_publication
 from streaming.lake.lake import Lake
-from streaming.pipelines import flights as declared
 from streaming.service.drain import drain
 from streaming.windows.tumbling import Tumbling
 from tests.platform_assets.conftest import Tidemark

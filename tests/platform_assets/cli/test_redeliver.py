@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines import flights as declared
 from streaming.declare.delivery import Delivery
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
-from streaming.pipelines import flights as declared
 from streaming.service import take_lease
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines import flights as declared
 from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.resources import default_resources
 from streaming.lake.lake import Lake
-from streaming.pipelines import flights as declared
 from streaming.tables import days_of
 from tests.platform_assets.conftest import Tidemark, Typed
 from tests.support.departures import CLOSING, FIRST, SECOND, THIRD, departure

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import flights, pipeline
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import flights, pipeline
 from streaming.service.drain import drain
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import CLOSING, FIRST

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples import temperature_jumps
 from platform_assets.cli.context import console
-from streaming.examples import temperature_jumps
+from platform_assets.demo.pipelines.flights import pipeline
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import pipeline
 from tests.platform_assets.conftest import Typed
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
 from tests.support.feeds import readings
@@ -174,7 +174,7 @@ def test_the_state_of_a_key_is_shown(
     jumping = Lake(str(tmp_path / "jumping"))
     run(spark, jumping, temperature_jumps.pipeline, readings("a@1=20, b@2=30, a@3=21"))
     monkeypatch.setenv("TIDEMARK_HOME", jumping.root)
-    monkeypatch.setenv("TIDEMARK_PIPELINES", "streaming.examples")
+    monkeypatch.setenv("TIDEMARK_PIPELINES", "docs.examples")
     rows = [json.loads(row) for row in typed("show jump_readings state --json")[1].splitlines()]
     assert [(row["id"], row["previous"]) for row in rows] == [("a", 21.0), ("b", 30.0)]
     (row,) = [json.loads(row) for row in typed("show jump_readings state --view jumps --key a --json")[1].splitlines()]

@@ -6,9 +6,9 @@ import traceback
 
 import pytest
 
+from platform_assets.demo.feeds import free_port
 from platform_assets.errors import AlertNotSent
 from platform_assets.events.alerts import send
-from streaming.feeds import free_port
 from streaming.service.alerts import AlertStatus
 from tests.support.http_server import http_server
 from tests.support.pipelines.beats import pipeline

@@ -8,12 +8,12 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, flights, pipeline
 from platform_assets.events.evaluations import last_evaluation
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
 from streaming.declare.delivery import Delivery
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import departures_by_origin, flights, pipeline
 from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres

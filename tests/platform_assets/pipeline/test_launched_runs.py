@@ -25,17 +25,17 @@ from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.feeds import free_port
+from platform_assets.demo.pipelines.flights import departures_by_origin
+from platform_assets.demo.pipelines.flights import pipeline as flights
 from platform_assets.events.delivered import report_deliveries
 from platform_assets.home import dagster_home
 from platform_assets.instance import open_instance
 from platform_assets.keys import delivery_key, log_key
 from platform_assets.tags import LOCATION
 from quality import verdicts_for
-from streaming.feeds import free_port
 from streaming.lake.lake import Lake
 from streaming.log.batches import read_batches
-from streaming.pipelines.flights import departures_by_origin
-from streaming.pipelines.flights import pipeline as flights
 from streaming.service.drain import drain
 from streaming.service.overview import look
 from streaming.tables import delta
@@ -100,7 +100,7 @@ def dagster(
         environment.setenv("TIDEMARK_MASTER", "local[2]")
         for name, value in short_lived().items():
             environment.setenv(name, value)
-        environment.setenv("TIDEMARK_PIPELINES", "streaming.pipelines,tests.support.pipelines")
+        environment.setenv("TIDEMARK_PIPELINES", "platform_assets.demo.pipelines,tests.support.pipelines")
         environment.setenv("PYTHONPATH", str(PROJECT))
         for name, given in conninfo_to_dict(database).items():
             environment.setenv({"dbname": "PGDATABASE"}.get(name, f"PG{name.upper()}"), str(given))

@@ -7,8 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-import quality.suites
-from platform_assets import reports
+from platform_assets.demo import reports
+from platform_assets.demo import suites as demo_suites
 from platform_assets.pipeline.component import PipelinesComponent
 from platform_assets.pipeline.location import definitions, loadable_definitions
 from platform_assets.resources import default_resources
@@ -38,7 +38,7 @@ def test_broken_pipelines_reports_and_suites_are_left_out_each_with_one_line(
     write_modules(suites, {"unjudged": "\nimport nothing_like_this"})
     write_modules(own_reports, {"chart": "def f(:"})
     monkeypatch.setenv("TIDEMARK_PIPELINES", "shop")
-    monkeypatch.setattr(quality.suites, "__path__", [*quality.suites.__path__, str(suites)])
+    monkeypatch.setattr(demo_suites, "__path__", [*demo_suites.__path__, str(suites)])
     monkeypatch.setattr(reports, "__path__", [*reports.__path__, str(own_reports)])
 
     with importable(tmp_path):
@@ -48,9 +48,9 @@ def test_broken_pipelines_reports_and_suites_are_left_out_each_with_one_line(
     assert {key.path[0] for key in merged.resolve_asset_graph().get_all_asset_keys()} == {"good"}
     assert [record.getMessage() for record in caplog.records if record.name == "tidemark"] == [
         f"left out: module shop.bad is broken: {shop / 'bad.py'}:1: ZeroDivisionError: division by zero",
-        f"left out: module platform_assets.reports.chart is broken: {own_reports / 'chart.py'}:1: SyntaxError: "
+        f"left out: module platform_assets.demo.reports.chart is broken: {own_reports / 'chart.py'}:1: SyntaxError: "
         "invalid syntax",
-        f"pipeline unjudged is left out: module quality.suites.unjudged is broken: {suites / 'unjudged.py'}:2: "
-        "ModuleNotFoundError: No module named 'nothing_like_this'. Correct it; until then its pipeline is neither "
-        "judged nor reported.",
+        "pipeline unjudged is left out: module platform_assets.demo.suites.unjudged is broken: "
+        f"{suites / 'unjudged.py'}:2: ModuleNotFoundError: No module named 'nothing_like_this'. Correct it; until then "
+        "its pipeline is neither judged nor reported.",
     ]

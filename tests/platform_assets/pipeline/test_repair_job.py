@@ -10,18 +10,18 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as rooms
+from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
 from platform_assets.events.backlog import waiting
 from platform_assets.keys import late_key, log_key, rejected_key
 from platform_assets.pipeline.repair import repair_config, repair_job
 from platform_assets.resources import default_resources
 from quality import Suite, run_suite, suites_for
 from streaming import Files, Pipeline, Rule, drain
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
 from streaming.log.batches import head
 from streaming.log.read import read_log
-from streaming.pipelines.flights import departures_by_origin, pipeline
 from streaming.tables import delta
 from tests.support.departures import BROKEN, FIRST, SECOND, THIRD
 from tests.support.feeds import land_all, readings

@@ -8,13 +8,13 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
 from platform_assets.events.evaluations import last_evaluation
 from platform_assets.keys import corrections_key, current_keys, late_key, log_key, report_key, source_key, table_key
 from platform_assets.pipeline.jobs import corrections_config, drain_config
 from platform_assets.specs import UNKNOWN_TYPE
 from quality import suites_for
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import departures_by_origin, pipeline
 from streaming.tables import delta
 from streaming.views.corrections import plan
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, flights, pipeline
 from platform_assets.keys import log_key
 from platform_assets.pipeline.savepoints import Verb, savepoint_config
 from streaming import drain
@@ -16,7 +17,6 @@ from streaming.lake.lake import Lake
 from streaming.log.batches import head
 from streaming.operations.savepoint import savepoints
 from streaming.operators.generations import generation_of
-from streaming.pipelines.flights import departures_by_origin, flights, pipeline
 from streaming.tables import delta
 from tests.support.departures import FIRST, SECOND
 from tests.support.feeds import land

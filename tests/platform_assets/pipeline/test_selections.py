@@ -8,11 +8,11 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.people import adults, people
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
 from streaming.declare.delivery import Delivery
 from streaming.declare.pipeline import Pipeline
-from streaming.examples.people import adults, people
 from streaming.lake.lake import Lake
 from streaming.sinks.files import JsonLines
 from tests.platform_assets.conftest import Typed
@@ -52,7 +52,7 @@ def test_each_output_is_an_asset_with_what_its_filter_did_which_status_tells_as_
     assert (told("adults_records")["dagster/row_count"], "removed" in told("adults_records")) == (3, False)
     assert told("out")["delivered_rows"] == 3
 
-    monkeypatch.setenv("TIDEMARK_PIPELINES", "streaming.examples")
+    monkeypatch.setenv("TIDEMARK_PIPELINES", "docs.examples")
     code, out, _ = typed("status people --json")
     assert (code, json.loads(out)["filters"]) == (0, [{"pipeline": "people", "table": "adults", **counts}])
     assert "people: filter of adults: 3 rows in, 1 kept, 2 removed" in typed("status people")[1]

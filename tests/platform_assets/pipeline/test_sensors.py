@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
 from platform_assets.events.counts import count_late
 from platform_assets.keys import late_key, source_key
 from platform_assets.pipeline.schedules import next_corrections
@@ -23,7 +24,6 @@ from platform_assets.tags import PIPELINE_TAG, PROCESS_TAG
 from streaming import correct, plan
 from streaming.base.intervals import utc_now
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import departures_by_origin, pipeline
 from streaming.service.lease import take_lease
 from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD
 from tests.support.feeds import Payload, land_all

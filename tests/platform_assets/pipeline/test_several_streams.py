@@ -8,15 +8,15 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples import clicks
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as rooms
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
 from platform_assets.tags import LAYER_TAG
 from streaming import agg
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
-from streaming.examples import clicks
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
 from streaming.sources.files import Files
 from streaming.windows.tumbling import Tumbling

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples.orders import orders
 from platform_assets.reports.dimension import Dimension
 from platform_assets.reports.errors import DimensionError
 from platform_assets.reports.landed import land_dimension, newest_pin
@@ -25,7 +26,6 @@ from quality import GateClosed, Suite, always, pin, unique
 from streaming import agg
 from streaming.base.errors import DeclarationError
 from streaming.declare import Pipeline, Windowed
-from streaming.examples.orders import orders
 from streaming.lake.lake import Lake
 from streaming.windows import Tumbling
 from tests.support.postgres import run as sql

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from platform_assets import reports
+from platform_assets.demo import reports
 from platform_assets.reports.errors import UnknownReport
 from platform_assets.reports.registry import broken_reports, declared_reports, find_report
 from tests.support.packages import importable, write_modules
 
 SALES = """
 from platform_assets.reports.report import Report, Section
-from streaming.examples.sales import pipeline
+from docs.examples.sales import pipeline
 
 sections = [Section(table, "", lambda sources: None, lambda sources: None) for table in {tables}]
 report = Report(pipeline, "", tuple(sections))
@@ -35,7 +35,9 @@ def test_a_report_that_cannot_be_imported_is_named_and_the_others_are_found(
     declare(bad="\n1 / 0", sales=SALES.format(tables=["sales"]))
 
     assert list(declared_reports()) == ["on_time_performance", "sales"]
-    line = f"module platform_assets.reports.bad is broken: {tmp_path / 'bad.py'}:2: ZeroDivisionError: division by zero"
+    line = (
+        f"module platform_assets.demo.reports.bad is broken: {tmp_path}/bad.py:2: ZeroDivisionError: division by zero"
+    )
     assert [str(broken) for broken in broken_reports()] == [line]
     with pytest.raises(UnknownReport) as refused:
         find_report("bad")
@@ -48,6 +50,6 @@ def test_two_reports_that_write_one_table_stay_out(declare: Callable[..., None])
     assert list(declared_reports()) == ["on_time_performance"]
     what = "both write table 'profit'; rename that section in one of them"
     assert [broken.reason for broken in broken_reports()] == [
-        f"it and module platform_assets.reports.sales {what}",
-        f"it and module platform_assets.reports.profit {what}",
+        f"it and module platform_assets.demo.reports.sales {what}",
+        f"it and module platform_assets.demo.reports.profit {what}",
     ]

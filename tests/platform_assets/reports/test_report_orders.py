@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples.orders import orders_per_day, pipeline
 from platform_assets.pipeline.reports import report_asset
 from platform_assets.reports import publish as publish_module
 from platform_assets.reports.errors import NothingToReport
@@ -23,7 +24,6 @@ from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, v
 from quality.tables import write_rows
 from streaming import Tumbling
 from streaming.base.errors import DeclarationError
-from streaming.examples.orders import orders_per_day, pipeline
 from streaming.lake.lake import Lake
 from streaming.tables.history import commit_history
 from streaming.views.corrections import correct

@@ -11,6 +11,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from docs.examples.late_counts import count_by_sensor, pipeline
 from streaming import (
     BoundedOutOfOrderness,
     Files,
@@ -23,7 +24,6 @@ from streaming import (
     agg,
 )
 from streaming.audit.laws import audit
-from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
 from streaming.operators import Finding
 from streaming.service.observer import Observer

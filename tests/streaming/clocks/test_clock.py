@@ -11,12 +11,12 @@ from itertools import accumulate
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples import iso_events
+from docs.examples.late_counts import readings as stream
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Files, Punctuated
 from streaming.base.errors import DeclarationError
 from streaming.base.intervals import END_OF_EVENT_TIMES, MICROSECOND, to_micros
 from streaming.clocks.clock import BatchSummary, ClockState, clock_from_json
-from streaming.examples import iso_events
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log
 from streaming.log.validate import RowValidator

@@ -176,7 +176,10 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "views is one view": (lambda: Pipeline(STREAM, VIEW), ("views is the operator 'by_hour'", "views=(by_hour,)")),  # type: ignore[arg-type]
     "an entry of views is a text": (lambda: Pipeline(STREAM, ("by_hour",)), ("an entry of views", "'by_hour', a str")),  # type: ignore[arg-type]
     "stream is a text": (lambda: Pipeline("orders", (VIEW,)), ("'orders', a str", "a Stream")),  # type: ignore[arg-type]
-    "unknown pipeline": (lambda: find_pipeline("fligths"), ("'fligths'", "declared are: flights", "streaming/pipelin")),
+    "unknown pipeline": (
+        lambda: find_pipeline("fligths"),
+        ("'fligths'", "declared are: flights", "demo/pipelin"),
+    ),
 }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from docs.examples.city_temperatures import events, mean_by_city, pipeline, temperatures, temperatures_in
 from streaming import HttpPoll, Kafka, Pipeline, Receiver, Subscriptions, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import DeclarationError
-from streaming.examples.city_temperatures import events, mean_by_city, pipeline, temperatures, temperatures_in
 
 SOCKET = TcpSocket("127.0.0.1", 9999)
 ASKS = Subscriptions(events, "city_code")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming.examples import (
+from docs.examples import (
     bubble_game,
     click_ids,
     fire_alarm,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.hot_sensors import BUCKETS, hits_by_sensor, hits_per_bucket
 from streaming.base.errors import DeclarationError
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
-from streaming.examples.hot_sensors import BUCKETS, hits_by_sensor, hits_per_bucket
 from streaming.keyed.library import (
     absence,
     bucket_of,

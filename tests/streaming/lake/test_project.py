@@ -33,7 +33,7 @@ def test_the_nearest_table_upwards_counts_and_a_relative_lake_lies_beside_it(pro
     settings = Settings()
     assert settings.lake.root == str(project / "data/lake")
     assert (settings.pipelines, settings.suites) == ("acme.pipelines,acme.more", "acme.suites")
-    assert settings.reports == "platform_assets.reports"
+    assert settings.reports == "platform_assets.demo.reports"
 
 
 def test_the_environment_wins_over_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

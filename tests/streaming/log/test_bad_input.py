@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from docs.examples.late_counts import count_by_sensor, pipeline
+from docs.examples.late_counts import readings as stream
 from streaming import (
     BoundedOutOfOrderness,
     Files,
@@ -27,8 +29,6 @@ from streaming import (
 )
 from streaming.audit.laws import audit
 from streaming.base.errors import LogError, SourceError
-from streaming.examples.late_counts import count_by_sensor, pipeline
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct, read_corrections
 from tests.support.feeds import land, land_all, readings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.examples.late_counts import readings
+from docs.examples.late_counts import readings
 from streaming.log.validate import RowValidator
 from tests.support.instants import NOW, T0, ms
 

@@ -7,10 +7,10 @@ from datetime import date, timedelta
 
 import pytest
 
+from docs.examples.late_counts import readings
 from streaming.base.errors import DeclarationError
 from streaming.clocks.state import ClockState
 from streaming.clocks.summary import BatchSummary
-from streaming.examples.late_counts import readings
 from streaming.log.batch import Batch
 from streaming.log.retention import kept_from
 from tests.support.instants import NOW, T0

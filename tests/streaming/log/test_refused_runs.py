@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor, pipeline
+from docs.examples.late_counts import readings as stream
 from streaming import (
     drain,
     log,
 )
 from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, LeaseError, QueryFailed, SettingsError
-from streaming.examples.late_counts import count_by_sensor, pipeline
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine
 from tests.support.feeds import land, readings
@@ -37,7 +37,7 @@ def test_a_second_process_on_the_same_checkpoint_is_refused_until_the_first_one_
     land(stream.source.location(lake), readings("a@1"))
     holder = (
         "import sys; from streaming.lake import Lake; from streaming.service import take_lease; "
-        "from streaming.examples.late_counts import readings\n"
+        "from docs.examples.late_counts import readings\n"
         "with take_lease(Lake(sys.argv[1]), readings): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from docs.examples.late_counts import count_by_sensor, pipeline
 from platform_assets.events.backlog import backlog_metadata, may_need_corrections, waiting
 from platform_assets.keys import late_key
 from streaming import log
-from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operators.corrected import PendingDay

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as stream
 from streaming import agg
 from streaming.audit.laws import audit
 from streaming.base.errors import DeclarationError, FencedError, LogError, ViewError
 from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.undeclared import drop, undeclared_tables

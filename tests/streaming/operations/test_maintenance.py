@@ -16,11 +16,11 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples.late_counts import count_by_sensor, pipeline
 from streaming import Lake, Pipeline, correct, drain, log, plan
 from streaming.audit.laws import audit
 from streaming.base.errors import LogError
 from streaming.base.intervals import utc_now
-from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
 from streaming.operators.progress import Progress

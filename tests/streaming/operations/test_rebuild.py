@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as stream
 from streaming import agg, log
 from streaming.base.errors import ChangedDeclaration, DeclarationError, ViewError
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.undeclared import drop, undeclared_tables

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as rooms
 from streaming import agg
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, DeclarationError
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from streaming.examples import tokens
+from docs.examples import tokens
 from streaming.service.metrics import METRICS, StreamCollector
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus, ReceiverStatus

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from docs.examples.dashboard import last_temperature, line, max_temperature, measured, pipeline
 from streaming.base.access import Access
 from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
-from streaming.examples.dashboard import last_temperature, line, max_temperature, measured, pipeline
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
 from streaming.queryable.windowed import current_rows, newest_windows

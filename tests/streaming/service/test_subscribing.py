@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from docs.examples.city_temperatures import events, temperatures_in
 from streaming import Lake
-from streaming.examples.city_temperatures import events, temperatures_in
 from streaming.service import receiving
 from streaming.service.receiving import Subscribing
 from streaming.tables import delta

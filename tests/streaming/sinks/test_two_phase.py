@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
+from platform_assets.demo.feeds.local_postgres import LocalPostgres
 from streaming import Lake
 from streaming.base.errors import DeclarationError, ProgressError, SinkError
-from streaming.feeds.local_postgres import LocalPostgres
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.prepared_postgres import PreparedPostgres
 from streaming.sinks.sink import CHANGE, REVISION, Delivered, NumberedBatch, RefusedRow, Sink

@@ -16,9 +16,9 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from docs.examples import late_counts
 from streaming import CsvRecords, Files, Pipeline, drain
 from streaming.base.errors import DeclarationError
-from streaming.examples import late_counts
 from streaming.lake.lake import Lake
 from streaming.log import read_batches, read_log
 from streaming.sources import Source, files

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.generators import counter, integer
 from streaming import Generator, Lake, noise
 from streaming.base.errors import DeclarationError, SourceError
-from streaming.examples.generators import counter, integer
 from streaming.sources.generator.reader import BEGAN, GeneratorReader
 from tests.streaming.sources.contract import Batches, Reader
 from tests.support.instants import T0

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import count_by_sensor
 from streaming.spark import remembered
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as stream
 from streaming import agg
 from streaming.base.errors import LogError
 from streaming.declare.pipeline import Pipeline
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
 from streaming.windows.session import SessionWindow

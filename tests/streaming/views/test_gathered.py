@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.late_counts import count_by_sensor
+from docs.examples.late_counts import readings as stream
 from streaming import Lake, Pipeline, Sliding
-from streaming.examples.late_counts import count_by_sensor
-from streaming.examples.late_counts import readings as stream
 from streaming.views.current import read_first
 from tests.support.feeds import readings
 from tests.support.instants import at

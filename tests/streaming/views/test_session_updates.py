@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.examples.allowed_lateness import bursts, updated_bursts
 from streaming import Lake, log
-from streaming.examples.allowed_lateness import bursts, updated_bursts
 from streaming.log.files import LogFiles
 from streaming.operators.progress import Progress
 from streaming.views.updates import first_time, read_updates, updates_of

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from docs.examples.late_counts import count_by_sensor, pipeline
+from docs.examples.late_counts import readings as stream
 from streaming import Custom, LocalDays, Pipeline, SessionWindow, Sliding, Tumbling, Window, log
 from streaming.base.errors import DeclarationError
-from streaming.examples.late_counts import count_by_sensor, pipeline
-from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.views.current import read_first
 from streaming.views.late import late_pairs

@@ -14,10 +14,10 @@ from threading import Thread
 import psycopg
 import pytest
 
+from docs.examples.table_rows import TableRows
+from platform_assets.demo.feeds import free_port
 from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
-from streaming.examples.table_rows import TableRows
-from streaming.feeds import free_port
 from streaming.sources.receivers import listener
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side

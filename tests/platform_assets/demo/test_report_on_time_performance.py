@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_assets.reports.bias_chart import bias, draw
+from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
+from platform_assets.demo.reports.on_time_performance import bias, draw
 from platform_assets.reports.errors import UnknownReport
 from platform_assets.reports.files import put
 from platform_assets.reports.publish import judge_and_publish
@@ -17,7 +18,6 @@ from platform_assets.reports.registry import declared_reports, find_report
 from quality import GateClosed
 from streaming.base.intervals import utc_now
 from streaming.lake.lake import Lake
-from streaming.pipelines.flights import departures_by_origin, pipeline
 from streaming.views.corrections import correct
 from tests.support.runs import run
 

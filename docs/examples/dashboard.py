@@ -1,4 +1,4 @@
-"""The latest maximum of each sensor: `python -m streaming.examples.dashboard`, while `tidemark metrics` serves it."""
+"""The latest maximum of each sensor, a line every ten seconds: run it while `tidemark metrics` serves it."""
 
 import time
 

@@ -1,7 +1,7 @@
 """The temperature around events, per city: a stream that follows a join of two others."""
 
+from docs.examples.city_temperatures import weather_of_events
 from streaming import BoundedOutOfOrderness, Json, Pipeline, Stream, Table, Tumbling, Windowed, agg
-from streaming.examples.city_temperatures import weather_of_events
 
 event_weather = Stream(
     name="event_weather",

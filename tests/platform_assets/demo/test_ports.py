@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from platform_assets.demo.feeds import free_port, free_ports
 from streaming.base.errors import FeedError
-from streaming.feeds import free_port, free_ports
 
 
 def test_no_server_is_given_a_port_that_the_system_may_give_to_somebody_else() -> None:

@@ -15,8 +15,8 @@ import pyspark
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from platform_assets.demo.feeds.ports import free_ports
 from streaming.base import FeedError
-from streaming.feeds.ports import free_ports
 from streaming.spark import BROKER, jars_of, java
 
 READY_WITHIN = 90.0

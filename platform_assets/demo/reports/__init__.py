@@ -1,0 +1,1 @@
+"""The demo's reports, one module each, found by their variable `report`."""

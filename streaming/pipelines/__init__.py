@@ -1,1 +1,0 @@
-"""Declarations of pipelines, one module each, found by their variable `pipeline`."""

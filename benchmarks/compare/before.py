@@ -22,7 +22,7 @@ from benchmarks.compare.measure import Measured
 from benchmarks.demands import PROJECT, Demand, console
 from benchmarks.pipelines.live import per_window
 from streaming import Lake, Windowed
-from streaming.log.batch import Batch
+from streaming.log.batches import Batch
 from streaming.tables.history import actions_of, commit_history
 
 _COSTS: dict[str, Callable[[Measured], float]] = {

@@ -27,7 +27,7 @@ from benchmarks.compare.joins_job import joined
 from benchmarks.processes import cpu_seconds
 from streaming import Lake, Stream, drain
 from streaming.base.intervals import utc_now
-from streaming.clocks.summary import BatchSummary
+from streaming.clocks.clock import BatchSummary
 from streaming.log import Batch, head
 from streaming.operators.runtime import OperatorRuntime, runtime_of
 from streaming.spark.session import start_session

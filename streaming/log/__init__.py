@@ -1,9 +1,11 @@
 """The event log: validate, stamp, append, and the reads of it."""
 
 from streaming.log import validate
-from streaming.log.append import commit_batch, stage_batch
-from streaming.log.batch import Batch, OperatorCounts, Pin
 from streaming.log.batches import (
+    Batch,
+    OperatorCounts,
+    Pin,
+    add_unknown,
     archive_batches,
     archived_through,
     batches_after,
@@ -14,20 +16,22 @@ from streaming.log.batches import (
     read_batches,
     version_after,
 )
-from streaming.log.files import LogFiles
 from streaming.log.ingest import (
     QUERY,
     Ingest,
     append_heartbeat,
     append_validated,
+    commit_batch,
     next_kept_from,
     next_state,
     no_rows,
+    stage_batch,
     stamp,
     widen_log,
 )
 from streaming.log.read import (
     REPAIRS,
+    LogFiles,
     ever_rejected,
     place,
     read_log,
@@ -43,9 +47,7 @@ from streaming.log.retention import (
     dropped_days,
     dropped_number,
     dropped_rows,
-    kept_from,
     note_dropped,
     noted_before,
 )
-from streaming.log.unknown import add_unknown
 from streaming.log.validate import RowValidator

@@ -6,29 +6,41 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 
+from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
 
-from streaming.base import EPOCH, INGESTED_AT, CheckpointError, DeclarationError, constant, literal
+from streaming.base import (
+    EPOCH,
+    INGESTED_AT,
+    CheckpointError,
+    DeclarationError,
+    FencedError,
+    constant,
+    earlier,
+    interval,
+    literal,
+)
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
 from streaming.lake import Lake
-from streaming.log.append import commit_batch, stage_batch
-from streaming.log.batch import (
+from streaming.log.batches import (
     NOTHING_PINNED,
     Batch,
     OperatorCounts,
     count_partitions,
+    count_unknown,
+    late_numbers,
+    newest_batch,
     next_pins,
     optional_instant,
     optional_instants,
     summary_columns,
 )
 from streaming.log.read import origin_type, with_origin
-from streaming.log.retention import kept_from
-from streaming.log.unknown import count_unknown
 from streaming.log.validate import RowValidator, check_expressions
 from streaming.sources import Memory, Reading
 from streaming.spark import query_id, refusal, remembered
@@ -170,6 +182,16 @@ def next_state(head: Batch | None) -> ClockState:
     return ClockState() if head is None else head.after
 
 
+def kept_from(head: Batch | None, stream: Stream, stamp: datetime | None) -> date | None:
+    """The first day of which the batch after `head`, which bears the `stamp`, may have valid rows; None for any day.
+
+    It never goes back, whatever is declared: what is dropped by then would come in again as if it were all there is.
+    """
+    before = None if head is None else head.kept_from
+    oldest = None if stream.retention is None else earlier(stamp, interval(stream.retention))
+    return max(filter(None, (before, None if oldest is None else oldest.date())), default=None)
+
+
 def next_kept_from(head: Batch | None, stream: Stream) -> date | None:
     """The first day of which the batch that comes after `head` may have valid rows; None for any day."""
     return kept_from(head, stream, stream.clock.watermark(next_state(head)))
@@ -257,3 +279,41 @@ def append_heartbeat(
     )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
     return commit_batch(stage_batch(stamped, lake, stream), lake, stream, batch)
+
+
+def stage_batch(frame: DataFrame, lake: Lake, stream: Stream) -> delta.Staged:
+    """Write the rows of one batch beside the log, which is created where it is not there yet."""
+    uri = lake.log(stream)
+    description = stream.description or f"Event log of {stream.name}"
+    delta.create(uri, frame.schema, append_only=True, description=description)
+    statistics, diverse = (stream.event_time, "_batch"), (stream.event_time, *_numbers_of_origin(frame.schema))
+    return delta.stage(frame, uri, statistics=statistics, diverse=diverse)
+
+
+def commit_batch(staged: delta.Staged, lake: Lake, stream: Stream, batch: Batch, txn: delta.Txn | None = None) -> Batch:
+    """Take the staged rows into the log in one commit, which describes them as the `batch`; returns that.
+
+    Raises:
+        FencedError: the batch before it is not the newest of the log any more, or not yet.
+    """
+
+    def fence(table: DeltaTable) -> None:
+        """The stamp is right only if nothing was appended since the clock was read: a process that slept sees it."""
+        newest = newest_batch(lake, stream, table)
+        follows = 0 if newest is None else newest.number + 1
+        if batch.number != follows:
+            raise FencedError(
+                f"batch {batch.number} of {stream.name!r} was not appended: batch {follows} is next in the log, so "
+                "another process has taken over while this one was away. Nothing is lost; let the other one run, or "
+                f"stop it and start again (`tidemark status {stream.name}` names it)."
+            )
+
+    staged.commit(batch.to_json(), late_numbers(batch), fence=fence, txn=txn)
+    return batch
+
+
+def _numbers_of_origin(schema: StructType) -> list[str]:
+    """The fields of `_origin` that number rows, such as a position or an offset: hardly two rows share one."""
+    origin = schema["_origin"].dataType
+    assert isinstance(origin, StructType)
+    return [f"_origin.{field.name}" for field in origin.fields if isinstance(field.dataType, LongType)]

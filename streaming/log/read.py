@@ -1,22 +1,41 @@
-"""Reads of the event log: its rows, the valid ones, the dead letters, and what other streams follow."""
+"""Reads of the event log: its rows, the valid ones, the dead letters; for steps, only of files that may hold them."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from functools import cached_property, lru_cache, partial, reduce
+from operator import and_, or_
 
 from deltalake import DeltaTable
+from pyarrow import dataset, fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import INGESTED_AT, ORIGIN, DeclarationError, LogError
+from streaming.base import (
+    FIRST_INSTANT,
+    INGESTED_AT,
+    LAST_MILLISECOND,
+    ORIGIN,
+    STAMP,
+    DeclarationError,
+    LogError,
+    constant,
+    literal,
+)
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.retention import check_as_of, dropped_before, dropped_rows
 from streaming.sources import PlacedRows, Source, placed_rows
-from streaming.tables import delta
+from streaming.tables import FileIndex, TimeRange, at_most, delta, have_common, merged, occupied, read_files, storage
 
 REPAIRS = "repairs"
 """Field of `_origin`: the batch of the rejected row that a row repairs; null for the others."""
+_BATCH = "_batch"
+_MOST_FILES, _MOST_RANGES = 10_000, 32
+"""The most files whose ranges of rows are remembered, and the most ranges of each, so that memory is bounded."""
+_LARGE = 8 * 2**20
+"""Bytes of a file of which it pays to look for the part that is needed."""
 
 
 def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:
@@ -104,3 +123,152 @@ def with_origin(taken: DataFrame) -> DataFrame:
 def place(origin: Column) -> Column:
     """The part of `_origin` that a row and its repair have in common, for use with the batch of the original."""
     return origin.dropFields(REPAIRS)
+
+
+class LogFiles:
+    """The files of one stream's log. It is kept for as long as steps go on, so that each looks at new commits only."""
+
+    def __init__(self, lake: Lake, stream: Stream) -> None:
+        self._uri = lake.log(stream)
+        self._time = stream.event_time
+        self._index = FileIndex(self._uri, stream.event_time)
+        # A file never changes, so its times are read once.
+        self._ranges_of = lru_cache(_MOST_FILES)(self._read_ranges)
+
+    def with_times(
+        self,
+        spark: SparkSession,
+        since: datetime | None,
+        before: datetime | None,
+        through: int,
+        after: int = -1,
+    ) -> DataFrame:
+        """The valid rows with event times in [since, before), null for no bound, of the batches in (after, through]."""
+        table = self._index.refresh()
+        paths = self._index.with_times(since or FIRST_INSTANT, before or LAST_MILLISECOND, through)
+        bounds = []
+        if since is not None:
+            bounds.append(F.col(self._time) >= constant(since, _BATCH))
+        if before is not None:
+            bounds.append(F.col(self._time) < constant(before, _BATCH))
+        return self._valid(self._read(spark, table, paths), after, through, *bounds)
+
+    def first_batch(self, since: datetime | None, before: datetime | None, through: int) -> int:
+        """No row with an event time between the two, of the batches up to `through`, is of an earlier batch."""
+        self._index.refresh()
+        paths = self._index.with_times(since or FIRST_INSTANT, before or LAST_MILLISECOND, through)
+        return self._index.first_batch(paths, through)
+
+    def with_batches(self, spark: SparkSession, after: int, through: int) -> DataFrame:
+        """The valid rows of the batches in (after, through]."""
+        table = self._index.refresh()
+        return self._valid(self._read(spark, table, self._index.with_batches(after, through)), after, through)
+
+    def has_rows(self, after: int, through: int) -> bool:
+        """True if there may be valid rows of the batches in (after, through]; a heartbeat has none."""
+        self._index.refresh()
+        return bool(self._index.with_batches(after, through))
+
+    def occupied(self, after: int, through: int, width: timedelta) -> list[TimeRange]:
+        """Ranges of whole `width`s that hold the event times of all valid rows of the batches in (after, through].
+
+        It reads the columns that tell, and starts no Spark.
+        """
+        self._index.refresh()
+        ranges: list[TimeRange] = []
+        for path in self._index.with_batches(after, through):
+            if self._index.has_only(path, after, through):
+                ranges += self._ranges_of(path, width)
+            else:
+                ranges += self._read_ranges(path, width, (after, through))
+        return merged(ranges)
+
+    def within(
+        self, spark: SparkSession, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1
+    ) -> DataFrame | None:
+        """Valid rows of the batches in (after, through], among them all with event times in one of the merged `ranges`.
+
+        Only files with a row in the same whole `width` as one of the ranges are read: the bounds of a file with one
+        late row are far apart, and nearly all of what is between them is empty. Of a large file, which compaction made
+        of neighbours in time, Spark skips the pages without such a row. None where there is no such file.
+        """
+        table = self._index.refresh()
+        paths = self._near(ranges, through, width, after)
+        small = [path for path in paths if self._index.size(path) < _LARGE]
+        large = [path for path in paths if self._index.size(path) >= _LARGE]
+        parts = [self._read(spark, table, small)] if small else []
+        if large:
+            parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
+        return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
+
+    def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:
+        """The number of rows in the files that `within` reads; None where nobody knows."""
+        self._index.refresh()
+        return self._index.rows(self._near(ranges, through, width, after))
+
+    def count_since(self, since: datetime, through: int, *, late: bool = True) -> int:
+        """The number of valid rows of the batches up to `through` with event times from `since` on; starts no Spark.
+
+        `late`: with those whose event time is before their stamp.
+        """
+        self._index.refresh()
+        paths = self._index.with_times(since, LAST_MILLISECOND, through)
+        at, stamp = dataset.field(self._time), dataset.field(STAMP)
+        wanted = (at >= since) & (dataset.field(_BATCH) <= through)
+        if not late:
+            wanted &= stamp.is_null() | (at >= stamp)
+        return int(dataset.dataset(list(paths), filesystem=self._storage, format="parquet").count_rows(filter=wanted))
+
+    def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:
+        """The rows of the batches in (after, through] that were rejected, also those that were repaired since."""
+        table = self._index.refresh()
+        paths = self._index.with_batches(after, through, dated=False)
+        batch = F.col(_BATCH)
+        newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
+        return ever_rejected(self._read(spark, table, paths)).where(newer & older)
+
+    def columns(self) -> str:
+        """The log's columns as Delta writes them down: the same text for the same columns."""
+        return str(self._index.refresh().schema().to_json())
+
+    def dropped_before(self) -> date | None:
+        """The day before which the log had no valid row any more when it was last read; None where none was dropped."""
+        return dropped_before(self._index.table)
+
+    def none(self, spark: SparkSession) -> DataFrame:
+        """No row, with the log's columns."""
+        return read_files(spark, self._index.refresh(), self._uri, ())
+
+    def _read(self, spark: SparkSession, table: DeltaTable, paths: Sequence[str]) -> DataFrame:
+        """The rows of some files, for filters whose bounds are no literals."""
+        return read_files(spark, table, self._uri, paths, skip_pages=False)
+
+    def _near(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int) -> list[str]:
+        """The files with a row in the same whole `width` as one of the `ranges`."""
+        paths = self._index.with_ranges(ranges, after, through)
+        return [path for path in paths if have_common(ranges, self._ranges_of(path, width))]
+
+    def _is_in(self, ranges: Sequence[TimeRange]) -> Column:
+        """True where the event time is in one of the merged `ranges` or, where these are many, between close ones.
+
+        Literals, which cost a compilation at each step, are the only bounds by which Spark skips parts of a file.
+        """
+        at = F.col(self._time)
+        few = at_most(ranges, _MOST_RANGES)
+        return reduce(or_, (at.between(literal(start), literal(end)) for start, end in few))
+
+    @cached_property
+    def _storage(self) -> fs.FileSystem:
+        return storage.below(self._uri)
+
+    def _read_ranges(
+        self, path: str, width: timedelta, batches: tuple[int, int] | None = None
+    ) -> tuple[TimeRange, ...]:
+        return tuple(at_most(occupied(self._storage, path, self._time, width, batches), _MOST_RANGES))
+
+    @staticmethod
+    def _valid(rows: DataFrame, after: int, through: int, *conditions: Column) -> DataFrame:
+        batch = F.col(_BATCH)
+        newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
+        # In one step, as Spark analyzes the frame after each.
+        return rows.where(reduce(and_, (newer, older, *conditions), F.col("_day").isNotNull()))

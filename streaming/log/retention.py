@@ -1,34 +1,23 @@
-"""Retention: from which day on the log keeps rows, and what was dropped of which batch."""
+"""Retention: the days that a log has dropped, and what was dropped of which batch."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streaming.base import EPOCH, LogError, earlier, interval
+from streaming.base import EPOCH, LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log.batch import Batch
 from streaming.tables import delta
 
 _DROPPED_BEFORE = "dropped_before"
 _SCHEMA = pa.schema([("before", pa.date32()), ("batch", pa.int64()), ("gone", pa.string())])
-
-
-def kept_from(head: Batch | None, stream: Stream, stamp: datetime | None) -> date | None:
-    """The first day of which the batch after `head`, which bears the `stamp`, may have valid rows; None for any day.
-
-    It never goes back, whatever is declared: what is dropped by then would come in again as if it were all there is.
-    """
-    before = None if head is None else head.kept_from
-    oldest = None if stream.retention is None else earlier(stamp, interval(stream.retention))
-    return max(filter(None, (before, None if oldest is None else oldest.date())), default=None)
 
 
 def dropped_before(log: DeltaTable | None) -> date | None:

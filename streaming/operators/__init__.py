@@ -1,6 +1,13 @@
 """The contract of what runs an operator, and how it is found."""
 
-from streaming.operators.as_of import check_followed, version_read, version_through, versions_read
+from streaming.operators.as_of import (
+    LogAtVersion,
+    PinnedTables,
+    check_followed,
+    version_read,
+    version_through,
+    versions_read,
+)
 from streaming.operators.comparison import Finding, Law, comparable, differing_rows
 from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
 from streaming.operators.declaration import (
@@ -22,21 +29,32 @@ from streaming.operators.generations import (
     require_table,
     versions_now,
 )
-from streaming.operators.outputs import Outputs
-from streaming.operators.pinned import LogAtVersion, PinnedTables
 from streaming.operators.placed import rows_by_batch
 from streaming.operators.progress import NEWEST_BATCH, FilterCounts, Progress, moved_on
-from streaming.operators.retained import (
+from streaming.operators.runtime import (
+    OperatorRuntime,
+    Step,
+    Written,
     can_be_compared,
     check_can_rebuild,
     check_whole,
+    frame,
     of_kept_days,
+    runtime_of,
     whole_in,
     whole_since,
 )
-from streaming.operators.runtime import OperatorRuntime, Step, Written, frame, runtime_of
-from streaming.operators.state import StateCleaner, clean_state
-from streaming.operators.stepped import Batches, SteppedRuntime, Steps, in_pieces, rows_per_step, slices
+from streaming.operators.stepped import (
+    Batches,
+    Outputs,
+    StateCleaner,
+    SteppedRuntime,
+    Steps,
+    clean_state,
+    in_pieces,
+    rows_per_step,
+    slices,
+)
 from streaming.operators.switching import (
     has_caught_up,
     make_ready,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Generic, TypeVar
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
 
 from streaming.base import NoVersionError, ViewError
 from streaming.declare import Operator
@@ -14,6 +18,7 @@ from streaming.operators.generations import generation_of, versions_now
 from streaming.tables import delta, newest_commits
 
 _NAMED = 5
+Of = TypeVar("Of", bound=Operator)
 
 
 def check_followed(operator: Operator, through: int, newest: Batch | None) -> None:
@@ -104,3 +109,32 @@ def _through(operator: Operator, metadata: object) -> dict[str, int] | None:
 
 def _named(through: Mapping[str, int]) -> str:
     return " and ".join(f"batch {number} of {name}" for name, number in through.items())
+
+
+@dataclass(frozen=True)
+class PinnedTables(Generic[Of]):
+    """The tables of an operator at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
+
+    operator: Of
+    versions: Mapping[str, int]
+
+    @classmethod
+    def now(cls, lake: Lake, operator: Of, *others: str) -> PinnedTables[Of]:
+        """As readers of the lake see it now.
+
+        `others` are suffixes of tables that an earlier declaration of the operator may have made.
+        """
+        return cls(operator, versions_read(lake, operator, *others))
+
+
+@dataclass(frozen=True)
+class LogAtVersion:
+    """An event log as an audit looks at it: the rows of one Delta `version`, and its `batches`, oldest first.
+
+    `dropped`: the day before which it has no valid row any more; None where none was dropped.
+    """
+
+    version: int | None
+    rows: DataFrame
+    batches: Sequence[Batch]
+    dropped: date | None = None

@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from streaming.base import LeaseError, StoreError
 from streaming.lake import Lake, Named
-from streaming.tables import storage, swapped
+from streaming.tables import storage
 
 TIMEOUT = timedelta(seconds=60)
 """The time for which a holder on another machine is believed without a sign of life."""
@@ -65,7 +65,7 @@ class Lease:
         """The descriptor that carries the lock: as long as any process has it open, the lease is held."""
         return self._handle.fileno()
 
-    def _begin(self, record: swapped.Snapshot) -> None:
+    def _begin(self, record: storage.Snapshot) -> None:
         self._write(record)
         self._renewing.start()
 
@@ -79,7 +79,7 @@ class Lease:
     def _renew(self) -> None:
         while not self._released.wait(_RENEWED_EVERY):
             try:
-                record = swapped.look(_record(self._lake, self._pipeline))
+                record = storage.look(_record(self._lake, self._pipeline))
                 holder = _holder(record.content)
                 if holder is not None and holder.token != self.holder.token:
                     self.lost.set()
@@ -90,9 +90,9 @@ class Lease:
                 # A full disk passes; until then, on this machine, the lock is enough.
                 _log.warning("%s: the lease could not be renewed (%s)", self._pipeline.name, error)
 
-    def _write(self, record: swapped.Snapshot) -> None:
+    def _write(self, record: storage.Snapshot) -> None:
         content = json.dumps(asdict(self.holder)).encode()
-        swapped.swap(_record(self._lake, self._pipeline), content, record, self.holder.token)
+        storage.swap(_record(self._lake, self._pipeline), content, record, self.holder.token)
 
 
 @contextmanager
@@ -133,14 +133,14 @@ def take_lease(
         except BlockingIOError as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
         try:
-            record, lock = swapped.look(_record(lake, pipeline)), _named(handle)
+            record, lock = storage.look(_record(lake, pipeline)), _named(handle)
             recorded = _holder(record.content)
             if recorded is not None and _is_elsewhere(recorded, host, lock):
                 raise _held(lake, pipeline, recorded)
             now = _now().isoformat()
             held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex, lock))
             held._begin(record)
-        except swapped.ChangedMeanwhile as error:
+        except storage.ChangedMeanwhile as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
         except StoreError:
             raise

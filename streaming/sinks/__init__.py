@@ -1,6 +1,5 @@
 """Targets of deliveries: their contract, and those there are."""
 
-from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import csv_table, json_objects, plain_texts
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
 from streaming.sinks.kafka import KafkaTopic
@@ -16,6 +15,7 @@ from streaming.sinks.sink import (
     RESULT_ID,
     REVISION,
     TIME,
+    Comparison,
     Delivered,
     Guarantee,
     NumberedBatch,

@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import from_url
 
 from streaming.base import SettingsError, SinkError
-from streaming.sinks.places import Place
+from streaming.sinks.files import Place
 from streaming.tables import s3
 
 if TYPE_CHECKING:

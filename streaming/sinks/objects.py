@@ -9,9 +9,7 @@ from urllib.parse import urlsplit
 
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, needs
 from streaming.lake import Lake
-from streaming.sinks.file_formats import CSV, JSON_LINES, PARQUET, FileFormat
-from streaming.sinks.files import FileTarget
-from streaming.sinks.places import Place
+from streaming.sinks.files import CSV, JSON_LINES, PARQUET, FileFormat, FileTarget, Place
 
 if TYPE_CHECKING:
     from streaming.sinks.object_store import ObjectStore

@@ -18,11 +18,9 @@ import pyarrow as pa
 from psycopg import Cursor, sql
 
 from streaming.sinks import postgres_tables as tables
-from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import json_texts, plain_texts
-from streaming.sinks.postgres_columns import Conversion
-from streaming.sinks.postgres_staging import array_texts
-from streaming.sinks.sink import Delivered, NumberedBatch
+from streaming.sinks.postgres_tables import Conversion, array_texts
+from streaming.sinks.sink import Comparison, Delivered, NumberedBatch
 
 _EXPECTED = sql.Identifier("tidemark_expected")
 _NAMED = 5

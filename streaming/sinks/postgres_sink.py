@@ -12,12 +12,19 @@ from psycopg import errors, sql
 
 from streaming.base import FencedError, SinkError
 from streaming.sinks import postgres_tables as tables
-from streaming.sinks.comparison import Comparison
-from streaming.sinks.postgres_columns import Conversion
 from streaming.sinks.postgres_comparison import TableComparison
-from streaming.sinks.postgres_staging import stage
-from streaming.sinks.progress import check_follows, check_own
-from streaming.sinks.sink import CHANGE, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
+from streaming.sinks.postgres_tables import Conversion, stage
+from streaming.sinks.sink import (
+    CHANGE,
+    Comparison,
+    Delivered,
+    NumberedBatch,
+    PutAside,
+    RefusedRow,
+    Sink,
+    check_follows,
+    check_own,
+)
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
+from streaming.base import FencedError, ProgressError
 from streaming.lake import Lake
-from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import has_broken_text, has_repeated_keys, json_texts
 
+_BYTES = 8
+_MODULUS = 2 ** (8 * _BYTES)
+_NAMED = 5
 Guarantee = Literal["exactly once", "at least once"]
 """The promise of a target for a batch that is delivered again: `exactly once` if it is transactional or idempotent."""
 
@@ -30,6 +35,59 @@ RESULT_ID = "_result_id"
 """A text that identifies a current result where no columns of it do; it is delivered as a selected column is."""
 
 DELETE = "delete"
+
+
+@dataclass
+class Checksum:
+    """The number of records, and the sum of their BLAKE2b digests of 64 bits, modulo 2^64.
+
+    A sum, not an exclusive or, so that a record that is there twice does not vanish.
+    """
+
+    records: int = 0
+    total: int = 0
+
+    def add(self, records: Iterable[bytes]) -> None:
+        """Take records in."""
+        for record in records:
+            digest = blake2b(record, digest_size=_BYTES).digest()
+            self.records += 1
+            self.total = (self.total + int.from_bytes(digest)) % _MODULUS
+
+    @staticmethod
+    def by_name() -> defaultdict[str, Checksum]:
+        """Checksums of parts, each of which begins empty."""
+        return defaultdict(Checksum)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The number of records compared, and of the units that differ; `unit`: the words for one and for several.
+
+    Some of those that differ are `named`.
+    """
+
+    records: int
+    differing: int
+    unit: tuple[str, str]
+    named: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of_folders(cls, should: Mapping[str, Checksum], there: Mapping[str, Checksum]) -> Self:
+        """The folders whose checksums differ; none where all rows are there, in other folders of an older layout."""
+        if _sum(should) == _sum(there):
+            return cls(_sum(should).records, 0, ("folder", "folders"))
+        nothing = Checksum()
+        names = sorted({*should, *there})
+        differ = [name for name in names if should.get(name, nothing) != there.get(name, nothing)]
+        return cls(
+            _sum(should).records, len(differ), ("folder", "folders"), tuple(name for name in differ[:_NAMED] if name)
+        )
+
+
+def _sum(parts: Mapping[str, Checksum]) -> Checksum:
+    records = sum(part.records for part in parts.values())
+    return Checksum(records, sum(part.total for part in parts.values()) % _MODULUS)
 
 
 @dataclass(frozen=True)
@@ -205,3 +263,30 @@ class Target(ABC):
     @abstractmethod
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """A connection for one delivery; it may wait to connect until it is used."""
+
+
+def check_own(delivered: Delivered, identity: str, address: str, place: str) -> None:
+    """Refuse progress of a delivery with another `identity`, which `place` at `address` has under the same name.
+
+    Raises:
+        ProgressError: with the ways out.
+    """
+    if identity != delivered.identity:
+        raise ProgressError(
+            f"{address} has progress of another delivery that is called {delivered.name!r} too: of "
+            "another lake, or of this one before its tables were removed. Rename the delivery; or, if the other "
+            f"one is over, delete what {place} has of it. Nothing was delivered."
+        )
+
+
+def check_follows(batch: NumberedBatch, newest: int, newest_generation: int, address: str) -> None:
+    """Refuse a batch that is not the one after `newest`, or of an older generation than the newest there.
+
+    Raises:
+        FencedError: another process has delivered meanwhile.
+    """
+    if batch.number != newest + 1 or newest_generation > batch.generation:
+        raise FencedError(
+            f"batch {batch.key} is not the one that follows in {address}, which has batch {newest} of "
+            "that generation, so another process delivers there. Let it run alone; nothing was written."
+        )

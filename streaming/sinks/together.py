@@ -11,14 +11,11 @@ import pyarrow as pa
 
 from streaming.base import DeclarationError, SinkError, check_not_reserved, check_type
 from streaming.lake import Lake
-from streaming.sinks.attempts import Attempts
-from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import contents
-from streaming.sinks.file_layout import FileLayout
-from streaming.sinks.file_sink import file_name_of
+from streaming.sinks.files import Attempts, FileLayout, file_name_of
 from streaming.sinks.objects import Objects
 from streaming.sinks.postgres import Postgres
-from streaming.sinks.sink import Delivered, Guarantee, NumberedBatch, PutAside, RefusedRow, Sink, Target
+from streaming.sinks.sink import Comparison, Delivered, Guarantee, NumberedBatch, PutAside, RefusedRow, Sink, Target
 
 if TYPE_CHECKING:
     from streaming.sinks.object_store import ObjectStore

@@ -63,8 +63,7 @@ class TwoPhase(Target):
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Connects to each when it is used first."""
-        from streaming.sinks.prepared_postgres import PreparedPostgres
-        from streaming.sinks.two_phase_sink import TwoPhaseSink
+        from streaming.sinks.two_phase_sink import PreparedPostgres, TwoPhaseSink
 
         return TwoPhaseSink(
             [

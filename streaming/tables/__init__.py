@@ -1,12 +1,11 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
-from streaming.tables import delta, history, s3, storage, swapped
-from streaming.tables.columns import nullable
-from streaming.tables.commit import attempts
+from streaming.tables import delta, history, s3, storage
 from streaming.tables.copies import copy_files, copy_table
+from streaming.tables.data_files import TaskFile, TaskFiles, read_files
+from streaming.tables.delta import attempts, nullable
 from streaming.tables.file_index import FileIndex
 from streaming.tables.history import clean_up, commits_of, newest_commits, numbers_of
-from streaming.tables.listed_files import read_files
 from streaming.tables.rewritten import (
     Split,
     TakenOut,
@@ -18,5 +17,4 @@ from streaming.tables.rewritten import (
     to_be_taken,
 )
 from streaming.tables.storage import location
-from streaming.tables.task_files import TaskFile, TaskFiles
 from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted

@@ -13,8 +13,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
+from streaming.tables.delta import opened
 from streaming.tables.history import actions_of
-from streaming.tables.table_format import opened
 from streaming.tables.time_ranges import TimeRange, overlaps
 
 _ANY_BATCH = (0, 2**63 - 1)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -17,7 +15,7 @@ import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
 from streaming.tables import delta
-from streaming.tables.storage import files_of, replace_bytes
+from streaming.tables.storage import files_of
 
 _READ_AT_ONCE = 16
 
@@ -140,37 +138,3 @@ def _entries(files: pa_fs.FileSystem) -> list[tuple[int, pa_fs.FileInfo]]:
         if match:
             entries.append((int(match[1]), info))
     return sorted(entries, key=lambda entry: (entry[0], entry[1].path))
-
-
-def write_checksum(table: DeltaTable) -> None:
-    """Write the checksum of the version that is open, if it can be written: readers can do without it."""
-    path = f"{table.table_uri.rstrip('/')}/_delta_log/{table.version():020}.crc"
-    with suppress(OSError):
-        replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
-
-
-def _checksum(table: DeltaTable) -> dict[str, Any]:
-    sizes = table.get_add_actions()["size_bytes"].to_pylist()
-    metadata, protocol = table.metadata(), table.protocol()
-    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
-    return {
-        "tableSizeBytes": sum(sizes),
-        "numFiles": len(sizes),
-        "numMetadata": 1,
-        "numProtocol": 1,
-        "metadata": {
-            "id": str(metadata.id),
-            "name": metadata.name,
-            "description": metadata.description,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": table.schema().to_json(),
-            "partitionColumns": metadata.partition_columns,
-            "configuration": metadata.configuration,
-            "createdTime": metadata.created_time,
-        },
-        "protocol": {
-            "minReaderVersion": protocol.min_reader_version,
-            "minWriterVersion": protocol.min_writer_version,
-            **{name: sorted(values) for name, values in features.items() if values is not None},
-        },
-    }

@@ -16,12 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DAY
-from streaming.tables.added_files import added_files
-from streaming.tables.commit import Mark, attempts, commit_properties, partition_of
-from streaming.tables.delta import open_table
-from streaming.tables.history import write_checksum
-from streaming.tables.listed_files import read_files
-from streaming.tables.table_format import opened
+from streaming.tables.data_files import added_files, read_files
+from streaming.tables.delta import Mark, attempts, commit_properties, open_table, opened, partition_of, write_checksum
 
 _FILE = "_file"
 

@@ -2,7 +2,6 @@
 
 from streaming.windows.custom import Custom
 from streaming.windows.local_days import LocalDays
+from streaming.windows.periodic import Sliding, Tumbling
 from streaming.windows.session import SessionWindow
-from streaming.windows.sliding import Sliding
-from streaming.windows.tumbling import Tumbling
 from streaming.windows.window import Window, whole_days

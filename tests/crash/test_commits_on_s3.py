@@ -22,7 +22,7 @@ from streaming.service import lease as leases
 from streaming.service.lease import TIMEOUT, holder_of, take_lease
 from streaming.spark.session import spark_conf
 from streaming.tables import delta, s3, storage
-from streaming.tables.swapped import ChangedMeanwhile, Snapshot, look, swap
+from streaming.tables.storage import ChangedMeanwhile, Snapshot, look, swap
 from tests.support.object_store import SECRET_OF_LAKES, Bucket, Request, front
 from tests.support.pipelines.beats import beats
 

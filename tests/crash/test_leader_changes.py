@@ -29,7 +29,7 @@ PARTITIONS, ROWS, HOURS, A_BATCH = 3, 900, 6, 300
 SENT, ARRIVED, WINDOWS = "sent", "arrived", "windows"
 READING = Point("", "streaming.sources.kafka.source", "take_batch", 2)
 """The second batch is planned, and none of its rows is read."""
-DELIVERING = Point("", "streaming.sinks.kafka.producer:RecordProducer", "_produce", A_BATCH + A_BATCH // 2)
+DELIVERING = Point("", "streaming.sinks.kafka.sink:RecordProducer", "_produce", A_BATCH + A_BATCH // 2)
 """Half of the second batch is on its way."""
 
 

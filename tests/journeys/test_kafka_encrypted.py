@@ -41,7 +41,7 @@ def trusting(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Who asks does not wait long for an answer."""
     monkeypatch.setattr(client, "ANSWERS_WITHIN", _PATIENCE)
-    monkeypatch.setattr("streaming.sinks.kafka.producer._ANSWERS_WITHIN", _PATIENCE)
+    monkeypatch.setattr("streaming.sinks.kafka.sink._ANSWERS_WITHIN", _PATIENCE)
     yield
     client.client_of.cache_clear()
 

@@ -17,7 +17,7 @@ from streaming.operations.doctor import examine, heal
 from streaming.operations.savepoint import savepoints
 from streaming.operators.runtime import runtime_of
 from streaming.tables import delta
-from streaming.tables.table_format import FORMAT, PROPERTY
+from streaming.tables.delta import FORMAT, PROPERTY
 from tests.support.old_lake import LAKES, OldLake, unpack
 from tests.support.runs import tuples
 

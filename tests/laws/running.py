@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streaming import Lake, Pipeline, Windowed, correct, drain, plan
-from streaming.log.batch import Batch
-from streaming.log.batches import read_batches
+from streaming.log.batches import Batch, read_batches
 from streaming.log.read import read_log, rejected
 from streaming.views.corrections import read_corrections
 from streaming.views.current import current_results, read_first

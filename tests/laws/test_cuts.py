@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from streaming import Lake, Pipeline, drain
 from streaming.declare.operator import STATE
 from streaming.declare.windowed import Windowed
-from streaming.log.batch import Batch
-from streaming.log.batches import batches_after
+from streaming.log.batches import Batch, batches_after
 from streaming.operators.progress import Progress
 from streaming.views.steps import FoldedSteps, SessionSteps, WindowSteps
 from streaming.views.updates import updates_of

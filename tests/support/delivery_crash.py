@@ -31,10 +31,10 @@ from tests.support.object_store import Bucket
 
 CONNECTION, SECOND, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_SECOND_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
 
-_FILES, _POSTGRES = "streaming.sinks.file_sink:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
-_ATTEMPTS, _OBJECTS = "streaming.sinks.attempts:Attempts", "streaming.sinks.object_store:ObjectStore"
-_TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
-_BOTH, _PREPARED = "streaming.sinks.two_phase_sink:TwoPhaseSink", "streaming.sinks.prepared_postgres:PreparedPostgres"
+_FILES, _POSTGRES = "streaming.sinks.files:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
+_ATTEMPTS, _OBJECTS = "streaming.sinks.files:Attempts", "streaming.sinks.object_store:ObjectStore"
+_TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.sink:RecordProducer"
+_BOTH, _PREPARED = "streaming.sinks.two_phase_sink:TwoPhaseSink", "streaming.sinks.two_phase_sink:PreparedPostgres"
 _LEDGER = "streaming.deliveries.ledger_table:LedgerTable"
 
 # In the order in which one lake meets them: each attempt has one batch more to deliver, and begins with what the one

@@ -11,12 +11,11 @@ from typing import Any
 from deltalake import DeltaTable, Schema
 from deltalake.schema import Field, PrimitiveType
 
-from streaming.clocks.clock import BatchSummary
-from streaming.clocks.state import ClockState
+from streaming.clocks.clock import BatchSummary, ClockState
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
-from streaming.log.batch import Batch
+from streaming.log.batches import Batch
 from streaming.tables import delta
 from tests.support.instants import NOW, T0
 

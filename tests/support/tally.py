@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
 from streaming.lake.lake import Lake
-from streaming.log.batch import Batch
-from streaming.log.batches import batches_after
+from streaming.log.batches import Batch, batches_after
 from streaming.operators.declaration import check_declaration, create_table
 from streaming.operators.runtime import Finding, LogAtVersion, OperatorRuntime, Step, Written, runtime_of
 from streaming.tables import delta

@@ -6,9 +6,7 @@ import json
 from datetime import UTC, datetime
 
 from streaming.base.intervals import LAST_MILLISECOND, MILLISECOND
-from streaming.clocks.clock import BoundedOutOfOrderness
-from streaming.clocks.state import ClockState
-from streaming.clocks.summary import BatchSummary
+from streaming.clocks.clock import BatchSummary, BoundedOutOfOrderness, ClockState
 from tests.support.instants import NOW, at
 
 

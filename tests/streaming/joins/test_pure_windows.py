@@ -13,7 +13,7 @@ import pyarrow as pa
 from streaming import Tumbling, WindowJoined
 from streaming.clocks import BatchSummary, ClockState
 from streaming.joins.windows_function import CallPerWindow
-from streaming.log.batch import Batch
+from streaming.log.batches import Batch
 from streaming.operators.corrected import Corrected
 from streaming.operators.progress import Progress
 from tests.streaming.joins.test_pure_parts import left, right

@@ -22,7 +22,8 @@ from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
 from streaming.joins import steps as joins
 from streaming.joins.operator import JoinedRuntime
-from streaming.log import batches_after, files
+from streaming.log import batches_after
+from streaming.log import read as log_reads
 from streaming.operations.rebuild import rebuild
 from streaming.operators import stepped
 from streaming.operators.runtime import runtime_of
@@ -150,7 +151,7 @@ def test_rows_that_may_still_find_a_partner_wait(logged: Lake) -> None:
     waiting = {kind: runtime_of(replace(both, kind=kind), logged).waiting() for kind in ("outer", "left", "inner")}
     assert waiting == {"outer": open_left + open_right, "left": open_left, "inner": 0}
     in_time = sum(row.stamp is None or row.at >= row.stamp for row in lefts)
-    log, newest = files.LogFiles(logged, left), batches_after(logged, left, -1)[-1].number
+    log, newest = log_reads.LogFiles(logged, left), batches_after(logged, left, -1)[-1].number
     assert log.count_since(at(0) - timedelta(days=1), newest) == len(lefts) > in_time
     assert log.count_since(at(0) - timedelta(days=1), newest, late=False) == in_time
 
@@ -214,7 +215,7 @@ def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in
     near = of_both(nearby)
     drain(spark, copied, near, now=lambda: NOW)
     read: list[int] = []
-    reading = files.read_files
+    reading = log_reads.read_files
 
     def counting(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str], **named: Any) -> Any:
         read.append(len(paths))
@@ -226,7 +227,7 @@ def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in
         drain(spark, copied, near, now=lambda: NOW)
         return sum(read)
 
-    monkeypatch.setattr(files, "read_files", counting)
+    monkeypatch.setattr(log_reads, "read_files", counting)
     usual = files_read(Row(998, "c", at(8 * 3_600)))
     late = files_read(Row(996, "c", at(7 * 3_600)), Row(999, "c", at(3_600)))
     # The new rows, and the files with partners of each of them.

@@ -14,8 +14,7 @@ from streaming.audit.laws import audit
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
 from streaming.lake.lake import Lake
-from streaming.log.batch import Pin
-from streaming.log.batches import read_batches
+from streaming.log.batches import Pin, read_batches
 from streaming.log.read import read_log, rejected
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.intervals import from_micros, interval
-from streaming.clocks.clock import BoundedOutOfOrderness
-from streaming.clocks.state import ClockState
-from streaming.clocks.summary import BatchSummary
+from streaming.clocks.clock import BatchSummary, BoundedOutOfOrderness, ClockState
 from streaming.lateness.profile import friendly, needed_delays
 from streaming.lateness.replay import NEVER, Counts, outcome, replay
-from streaming.log.batch import Batch
+from streaming.log.batches import Batch
 from tests.support.examples import many
 
 SIZE = 10_000

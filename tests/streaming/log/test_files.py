@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Stream
-from streaming.log import files
+from streaming.log import read as log_reads
 from streaming.tables import TaskFiles, delta
 from tests.support.instants import at
 
@@ -25,7 +25,7 @@ DAY = at(0).date()
 
 
 @pytest.fixture
-def log(spark: SparkSession, lake: Lake) -> files.LogFiles:
+def log(spark: SparkSession, lake: Lake) -> log_reads.LogFiles:
     """A log of one file, with a row in each second of a while and one row from long before."""
     uri = lake.log(readings)
     rows = spark.createDataFrame([], "at timestamp, n bigint, _batch bigint, _day date")
@@ -36,7 +36,7 @@ def log(spark: SparkSession, lake: Lake) -> files.LogFiles:
     for start in range(0, ROWS, A_PART):
         written.write(whole.slice(start, A_PART), DAY)
     delta.commit_files(uri, written.close(), says={}, numbers={}, fence=lambda table: None)
-    return files.LogFiles(lake, readings)
+    return log_reads.LogFiles(lake, readings)
 
 
 def rows_read(frame: DataFrame) -> int:
@@ -45,16 +45,16 @@ def rows_read(frame: DataFrame) -> int:
     return int(scan.metrics().apply("numOutputRows").value())
 
 
-@pytest.mark.parametrize(("large", "read"), [(0, 2 * A_PART), (files._LARGE, ROWS)])
+@pytest.mark.parametrize(("large", "read"), [(0, 2 * A_PART), (log_reads._LARGE, ROWS)])
 def test_of_a_large_file_only_the_parts_near_the_ranges_are_read(
-    spark: SparkSession, log: files.LogFiles, monkeypatch: pytest.MonkeyPatch, large: int, read: int
+    spark: SparkSession, log: log_reads.LogFiles, monkeypatch: pytest.MonkeyPatch, large: int, read: int
 ) -> None:
-    monkeypatch.setattr(files, "_LARGE", large)
+    monkeypatch.setattr(log_reads, "_LARGE", large)
     frame = log.within(spark, [(at(5), at(6)), (at(4_000), at(4_001))], 0, SECOND)
     assert frame is not None
     assert {400, 401, ROWS - 1} <= {row.n for row in frame.collect()}
     assert rows_read(frame) == read
 
 
-def test_a_file_is_not_read_for_what_lies_between_its_rows(spark: SparkSession, log: files.LogFiles) -> None:
+def test_a_file_is_not_read_for_what_lies_between_its_rows(spark: SparkSession, log: log_reads.LogFiles) -> None:
     assert log.within(spark, [(at(7), at(3_598))], 0, SECOND) is None

@@ -9,10 +9,9 @@ import pytest
 
 from docs.examples.late_counts import readings
 from streaming.base.errors import DeclarationError
-from streaming.clocks.state import ClockState
-from streaming.clocks.summary import BatchSummary
-from streaming.log.batch import Batch
-from streaming.log.retention import kept_from
+from streaming.clocks.clock import BatchSummary, ClockState
+from streaming.log.batches import Batch
+from streaming.log.ingest import kept_from
 from tests.support.instants import NOW, T0
 
 two_days = replace(readings, retention="2 days")

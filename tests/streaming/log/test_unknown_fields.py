@@ -8,7 +8,7 @@ from pyspark.sql import Row, SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg, log
 from streaming.lake.lake import Lake
-from streaming.log.unknown import add_unknown, count_unknown
+from streaming.log.batches import add_unknown, count_unknown
 from streaming.operations.repair import preview, repair
 from tests.support.instants import NOW, at
 from tests.support.runs import run

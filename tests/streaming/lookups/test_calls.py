@@ -15,7 +15,7 @@ import pytest
 from streaming import BoundedOutOfOrderness, Enriched, Files, Json, LookupRequest, PostgresLookup, Stream
 from streaming.base.errors import DeclarationError
 from streaming.clocks import BatchSummary, ClockState
-from streaming.log.batch import Batch
+from streaming.log.batches import Batch
 from streaming.lookups.calls import Calls
 from streaming.lookups.question import Answer, Question
 from streaming.lookups.reached import Place, rows_between, taken

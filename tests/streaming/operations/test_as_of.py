@@ -24,12 +24,12 @@ from streaming.log.read import read_log
 from streaming.operations.cuts import forget_recomputed, lake_as_of, recomputed
 from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
-from streaming.operators.state import clean_state
+from streaming.operators.stepped import clean_state
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
 from streaming.views.corrections import correct, plan
+from streaming.windows.periodic import Tumbling
 from streaming.windows.session import SessionWindow
-from streaming.windows.tumbling import Tumbling
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support.feeds import land_all
 from tests.support.instants import NOW

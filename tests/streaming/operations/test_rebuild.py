@@ -24,7 +24,7 @@ from streaming.operators.declaration import DECLARATION, differences, recorded_d
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
 from streaming.views.current import read_first
-from streaming.windows.tumbling import Tumbling
+from streaming.windows.periodic import Tumbling
 from tests.support.feeds import readings
 from tests.support.instants import NOW, at
 from tests.support.runs import read_current, run, tuples

@@ -33,7 +33,7 @@ from streaming.operations.restore import restore, restore_to
 from streaming.operations.savepoint import SavedTable, Savepoint, drop_savepoint, find_savepoint, savepoint, savepoints
 from streaming.operations.undeclared import drop
 from streaming.operators.declaration import create_table
-from streaming.operators.state import clean_state
+from streaming.operators.stepped import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
 from streaming.sources.files_moved import move_files

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from platform_assets.cli.render import print_table
 from streaming.base.wording import shown
-from streaming.log.unknown import count_unknown
+from streaming.log.batches import count_unknown
 from streaming.service.logs import TextLines
 
 FORGED = "a file vanished: x\n2026-01-01 00:00:00 ERROR all is lost\r\x1b[2J\x1b]0;owned\x07"

@@ -14,8 +14,7 @@ import pytest
 
 from streaming.formats import Avro
 from streaming.sinks.encoding import bare_values
-from streaming.sinks.kafka.avro import AvroValues
-from streaming.sinks.kafka.avro_values import record_writer
+from streaming.sinks.kafka.avro import AvroValues, record_writer
 
 MAX = 2**63 - 1
 UTC_MICROS = pa.timestamp("us", "UTC")

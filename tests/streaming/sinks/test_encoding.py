@@ -24,7 +24,7 @@ from streaming.sinks.encoding import (
     json_texts,
     plain_texts,
 )
-from streaming.sinks.file_formats import CSV, JSON_LINES, PARQUET
+from streaming.sinks.files import CSV, JSON_LINES, PARQUET
 from streaming.sinks.sink import REVISION, NumberedBatch
 from tests.support.typed_values import as_python, read_json, read_text, selected, typed_rows
 

@@ -188,7 +188,7 @@ def test_a_declared_topic_that_is_not_there_is_waited_for(kafka: Broker, topic: 
 
 @pytest.mark.parametrize("transactional", [True, False])
 def test_no_broker_means_away(transactional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.sinks.kafka.producer._ANSWERS_WITHIN", 0.5)
+    monkeypatch.setattr("streaming.sinks.kafka.sink._ANSWERS_WITHIN", 0.5)
     target = KafkaTopic("127.0.0.1:1", "orders", transactional=transactional)
     with pytest.raises(SinkError, match=r"^127\.0\.0\.1:1: orders is away: .*Start the brokers"):
         send(target, *names_only("a"))

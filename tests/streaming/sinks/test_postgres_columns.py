@@ -10,10 +10,9 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from streaming.sinks.postgres_columns import Conversion, TableColumn
 from streaming.sinks.postgres_comparison import canonical_texts
 from streaming.sinks.postgres_sink import is_of_server
-from streaming.sinks.postgres_staging import array_texts
+from streaming.sinks.postgres_tables import Conversion, TableColumn, array_texts
 
 
 @pytest.mark.parametrize(

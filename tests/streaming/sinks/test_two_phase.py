@@ -17,9 +17,9 @@ from platform_assets.demo.feeds.local_postgres import LocalPostgres
 from streaming import Lake
 from streaming.base.errors import DeclarationError, ProgressError, SinkError
 from streaming.sinks.postgres import Postgres
-from streaming.sinks.prepared_postgres import PreparedPostgres
 from streaming.sinks.sink import CHANGE, REVISION, Delivered, NumberedBatch, RefusedRow, Sink
 from streaming.sinks.two_phase import TwoPhase
+from streaming.sinks.two_phase_sink import PreparedPostgres
 from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
 from tests.support.killed import Killed
 from tests.support.postgres import Server, rows, run

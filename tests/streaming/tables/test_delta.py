@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from streaming.lake.lake import Lake
 from streaming.tables import delta
-from streaming.tables.added_files import file_statistics
+from streaming.tables.data_files import file_statistics
 from streaming.tables.history import commit_history, commits_of
 from streaming.tables.storage import files_of
 

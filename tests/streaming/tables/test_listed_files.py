@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.lake.lake import Lake
-from streaming.tables import delta, listed_files
+from streaming.tables import data_files, delta
 
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
 
@@ -89,7 +89,7 @@ def test_a_frame_holds_the_version_that_was_read_whatever_is_written_afterwards(
 def test_a_table_of_many_files_is_left_to_spark(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listed_files, "MOST_FILES", 2)
+    monkeypatch.setattr(data_files, "MOST_FILES", 2)
     opened = delta.open_table(table)
-    assert opened is not None and listed_files.read_listed(spark, opened, table) is None
+    assert opened is not None and data_files.read_listed(spark, opened, table) is None
     assert sorted_rows(delta.read(spark, table)) == sorted_rows(by_spark(spark, table))

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from quality.tables import write_rows
 from streaming.base import DISTRIBUTION, RELEASE, FormatError
 from streaming.tables import delta
-from streaming.tables.table_format import FORMAT, PROPERTY
+from streaming.tables.delta import FORMAT, PROPERTY
 
 ROWS = pa.table({"id": ["a"]})
 NEXT = FORMAT + 1

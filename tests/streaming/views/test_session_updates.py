@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from docs.examples.allowed_lateness import bursts, updated_bursts
 from streaming import Lake, log
-from streaming.log.files import LogFiles
+from streaming.log.read import LogFiles
 from streaming.operators.progress import Progress
 from streaming.views.updates import first_time, read_updates, updates_of
 from tests.support.feeds import readings

@@ -31,7 +31,7 @@ from streaming import (
 )
 from streaming.audit.laws import audit
 from streaming.base.errors import FencedError
-from streaming.log.files import LogFiles
+from streaming.log.read import LogFiles
 from streaming.operators import stepped
 from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of

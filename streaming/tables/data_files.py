@@ -1,0 +1,234 @@
+"""The Parquet files of a Delta table: those of one write, those that tasks write themselves, and reads of a list."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from streaming.base import DAY, MILLISECOND
+from streaming.tables.storage import files_of, make_folder, resolve
+
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""The name of the folder of rows without a day."""
+MOST_FILES = 1_000
+"""A table with more files than this is left to Spark's own reader."""
+
+_DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
+
+
+def added_files(
+    table: DeltaTable, folder: str, statistics: Sequence[str]
+) -> tuple[list[AddAction | RemoveAction], int]:
+    """The files below `folder` of the table that hold rows, and how many rows those are.
+
+    `statistics` names the columns whose bounds are kept.
+    """
+    files = files_of(table)
+    selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    actions: list[AddAction | RemoveAction] = []
+    total = 0
+    for info in files.get_file_info(selector):
+        if not info.path.endswith(".parquet"):
+            continue
+        with files.open_input_file(info.path) as handle:
+            footer = pq.ParquetFile(handle).metadata
+        if footer.num_rows == 0:
+            continue
+        day = info.path.partition(f"/{DAY}=")[2].partition("/")[0]
+        total += footer.num_rows
+        actions.append(
+            AddAction(
+                path=info.path,
+                size=info.size,
+                partition_values={DAY: None if day == NO_DAY else day} if day else {},
+                modification_time=int(time.time() * 1000),
+                data_change=True,
+                stats=json.dumps(file_statistics(footer, statistics)),
+            )
+        )
+    return actions, total
+
+
+def file_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> dict[str, Any]:
+    """Row count, and bounds and null counts of those of `columns` that the footer knows them of, in Delta's form."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    for position, name in enumerate(footer.schema.names):
+        if name not in columns or footer.schema.column(position).path != name:
+            continue
+        per_group = [group.column(position).statistics for group in groups]
+        if any(entry is None or not entry.has_null_count for entry in per_group):
+            continue
+        nulls[name] = sum(entry.null_count for entry in per_group)
+        bounds = [entry for entry in per_group if entry.has_min_max]
+        if bounds and len(bounds) == sum(entry.num_values > 0 for entry in per_group):
+            try:
+                span = (
+                    _bound(min(entry.min for entry in bounds), round_up=False),
+                    _bound(max(entry.max for entry in bounds), round_up=True),
+                )
+            except OverflowError:
+                # Python knows the years 1 to 9999 only; a file without bounds is read, never skipped.
+                continue
+            if None not in span:
+                least[name], greatest[name] = span
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _bound(value: Any, *, round_up: bool) -> Any:
+    """A bound in JSON; None where it would be another number there, or is of a type that Delta bounds in no file.
+
+    Delta keeps instants with milliseconds only, so the upper bound is rounded up.
+    """
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Decimal | bytes):
+        return None
+    if not isinstance(value, datetime):
+        return value.isoformat() if isinstance(value, date) else value
+    instant = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    if round_up and instant.microsecond % 1000:
+        instant += MILLISECOND
+    # strftime would write the year 1 as "1".
+    return f"{instant.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """A file that is written and not committed: its path in the table, what it holds, and its statistics as JSON.
+
+    `day` is the partition, null where the table has none.
+    """
+
+    path: str
+    size: int
+    rows: int
+    day: str | None
+    statistics: str
+
+    def action(self) -> AddAction:
+        """The file as a commit adds it."""
+        return AddAction(
+            path=self.path,
+            size=self.size,
+            partition_values={} if self.day is None else {DAY: self.day},
+            modification_time=int(time.time() * 1000),
+            data_change=True,
+            stats=self.statistics,
+        )
+
+
+class TaskFiles:
+    """The files of one table that one task writes: one for each day, or one in all.
+
+    The driver commits them, so one pass over rows can fill several tables. Files of a task that failed, or was run
+    twice, are in no table, and VACUUM takes them.
+
+    `columns` are those of the table without the day; `statistics` names those whose bounds are kept, `diverse` those
+    whose values hardly repeat, so that no time goes into a dictionary of them.
+    """
+
+    def __init__(
+        self, uri: str, columns: pa.Schema, statistics: Sequence[str] = (), diverse: Sequence[str] = ()
+    ) -> None:
+        self._columns = columns
+        self._statistics = statistics
+        self._with_dictionary: bool | list[str] = not diverse or [name for name in columns.names if name not in diverse]
+        self._storage, self._table = resolve(uri)
+        # A folder of this attempt: whoever writes the same again writes elsewhere.
+        self._folder = f"data/{uuid.uuid4().hex}"
+        self._writers: dict[date | None, pq.ParquetWriter] = {}
+
+    def write(self, rows: pa.RecordBatch, day: date | None = None) -> None:
+        """Add rows, all of one day."""
+        if day not in self._writers:
+            path = f"{self._table}/{self._path(day)}"
+            make_folder(self._storage, path.rpartition("/")[0])
+            self._writers[day] = pq.ParquetWriter(
+                path,
+                self._columns,
+                filesystem=self._storage,
+                compression="snappy",
+                use_dictionary=self._with_dictionary,
+            )
+        self._writers[day].write_batch(rows)
+
+    def close(self) -> list[TaskFile]:
+        """End the files; returns them."""
+        return [self._closed(day, writer) for day, writer in self._writers.items()]
+
+    def _closed(self, day: date | None, writer: pq.ParquetWriter) -> TaskFile:
+        writer.close()
+        path = self._path(day)
+        with self._storage.open_input_file(f"{self._table}/{path}") as handle:
+            size, footer = handle.size(), pq.ParquetFile(handle).metadata
+        statistics = json.dumps(file_statistics(footer, self._statistics))
+        return TaskFile(path, size, footer.num_rows, None if day is None else day.isoformat(), statistics)
+
+    def _path(self, day: date | None) -> str:
+        partition = "" if day is None else f"{DAY}={day.isoformat()}/"
+        return f"{self._folder}/{partition}rows.parquet"
+
+
+def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame | None:
+    """The rows of the open `table` at `uri`; None where its files alone do not tell them, or are too many.
+
+    delta-rs has the list without a Spark job. Spark's own Delta reader computes the state of a table anew at each
+    version that it has not seen, in five jobs, and asks for it in another at each read; of a small table that is most
+    of the cost (see spark/FACTS.md, Costs). It skips files by statistics, which is worth more where there are many.
+
+    Every table of the platform can be read so: it has no deletion vectors and no mapped columns, and its one partition
+    column, if any, is the day in the names of its folders.
+    """
+    partitioned = table.metadata().partition_columns
+    paths = [str(path) for path in table.get_add_actions()["path"].to_pylist()]
+    if partitioned not in ([], [DAY]) or table.protocol().min_reader_version > 1 or len(paths) > MOST_FILES:
+        return None
+    return read_files(spark, table, uri, paths)
+
+
+def read_files(
+    spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str], *, skip_pages: bool = True
+) -> DataFrame:
+    """The rows in some of the files of the open `table` at `uri`, by their `paths` in it, with all of its columns.
+
+    `skip_pages`: look in each file's index for the pages that may pass a filter, which a small file costs more than it
+    saves, and without literals in the filter finds nothing.
+    """
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    if not paths:
+        return spark.createDataFrame([], schema)
+    partitioned = table.metadata().partition_columns
+    stored = StructType([field for field in schema.fields if field.name not in partitioned])
+    rows = (
+        spark.read.schema(stored)
+        # Spark would look for partition columns in the paths, and refuses folders of several writes.
+        .option("recursiveFileLookup", "true")
+        .option("parquet.filter.columnindex.enabled", str(skip_pages).lower())
+        .parquet(*(f"{uri.rstrip('/')}/{path}" for path in paths))
+    )
+    if not partitioned:
+        return rows
+    day = _DAY_OF_FILE
+    if all(f"{DAY}=" in path and NO_DAY not in path for path in paths):
+        # Told that no day is null, Spark looks into the path of a row only where its day is asked for.
+        day = f"coalesce({day}, date'1970-01-01')"
+    return rows.select(*(F.expr(day).alias(DAY) if name in partitioned else name for name in schema.names))

@@ -232,8 +232,8 @@ def test_the_order_of_rooms_sees_an_upward_import(source: str) -> None:
 
 
 def test_the_front_of_a_room_sees_who_goes_around_it() -> None:
-    assert around_the_front("streaming.views.late", "from streaming.log.read import valid") == {"streaming.log.read"}
-    assert not around_the_front("streaming.views.late", "from streaming.views.results import pairs")
+    assert around_the_front("streaming.views.results", "from streaming.log.read import valid") == {"streaming.log.read"}
+    assert not around_the_front("streaming.views.results", "from streaming.views.results import pairs")
 
 
 def test_the_law_of_circles_sees_one() -> None:

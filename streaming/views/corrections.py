@@ -30,10 +30,8 @@ from streaming.operators import (
     whole_since,
 )
 from streaming.tables import delta
-from streaming.views.computation import computation_of
-from streaming.views.kinds import kind_of
-from streaming.views.late import in_lateness
-from streaming.views.results import last_end, retract_others
+from streaming.views.computation import computation_of, is_closed, until
+from streaming.views.results import in_lateness, kind_of, last_end, retract_others
 
 _LATE_ROWS = "_late_rows"
 
@@ -48,18 +46,6 @@ def logs_of(
     """
     at = versions or {}
     return {stream.name: read_log(spark, lake, stream, at.get(stream.name)) for stream in operator.reads}
-
-
-def until(logs: Mapping[str, DataFrame], at: Progress) -> dict[str, DataFrame]:
-    """The rows of the `logs`, by stream, of the batches up to `at`."""
-    return {name: rows.where(F.col(BATCH) <= at.through[name]) for name, rows in logs.items()}
-
-
-def is_closed(operator: OverWindows, at: Progress) -> Column:
-    """True where the clock, of several logs the joint one, has passed the end of a pair's or group's window."""
-    if at.watermark is None:
-        return F.lit(False)
-    return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
 
 
 def plan(

@@ -16,7 +16,7 @@ from streaming.log import head
 from streaming.operators import PinnedTables, Progress, check_followed, generation_of, versions_now
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
-from streaming.views.kinds import kind_of
+from streaming.views.results import kind_of
 
 _WINDOW_ID = "_window_id"
 Of = TypeVar("Of", bound=OverWindows)

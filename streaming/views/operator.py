@@ -1,45 +1,192 @@
-"""Windowed views as an operator: what the rooms above know of them."""
+"""Operators over windows as the rooms above know them, views first of all, and the windows that a view shows early."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime, time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Generic, TypeVar
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError, literal
-from streaming.declare import STATE, Stream, Windowed
+from streaming.base import WINDOW, ViewError, from_micros, interval, literal, told
+from streaming.declare import CORRECTIONS, EACH_BATCH, FAILED, OPEN, STATE, UPDATES, OverWindows, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, read_log
+from streaming.log import Batch, LogFiles, OperatorCounts, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PendingDay,
     PinnedTables,
     Progress,
+    SteppedRuntime,
+    built_anew,
+    create_table,
+    open_side,
     runtime_of,
+    versions_now,
 )
 from streaming.tables import delta
-from streaming.views.kinds import kind_of
-from streaming.views.late import duplicates, unassigned
-from streaming.views.laws import ViewLaws
-from streaming.views.open_windows import OpenWindows, read_open, shown_through
-from streaming.views.panes import can_fold
-from streaming.views.partial_results import partial_columns
-from streaming.views.results import possible_pairs
-from streaming.views.runtime import OverWindowsRuntime
+from streaming.views.computation import computation_of
+from streaming.views.corrections import correct, logs_of, plan, read_corrections
+from streaming.views.current import current_results, pinned_windows, read_first
+from streaming.views.laws import ViewLaws, WindowLaws
+from streaming.views.panes import can_fold, partial_columns
+from streaming.views.results import (
+    aggregate,
+    duplicates,
+    kind_of,
+    pairs,
+    possible_pairs,
+    possibly_in_windows_after,
+    unassigned,
+)
 from streaming.views.steps import (
     FOLDED_FROM,
     GATHERED_FROM,
+    FixedSteps,
     FoldedSteps,
+    SessionSteps,
+    WindowSteps,
     reads_of,
     results_columns,
     waiting_at,
 )
 from streaming.views.updates import Updates, read_updates, updated_through, updates_of
 from streaming.windows import whole_days
+
+Of = TypeVar("Of", bound=OverWindows)
+
+
+class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
+    """An operator over windows runs in steps over its logs; its corrections are batch reads of them."""
+
+    fixed_steps: type[FixedSteps[Any]] = FixedSteps
+    """Its steps where windows do not merge."""
+
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        computation = computation_of(self.operator)
+        _ = computation.results(computation.pairs(logs)).schema
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        return {
+            "current": lambda spark: self._in_order(self.current_at(spark, self.pin(spark).versions)),
+            "first": lambda spark: self._in_order(read_first(spark, self.lake, self.operator)),
+            "late": lambda spark: computation_of(self.operator).late_pairs(logs_of(spark, self.lake, self.operator)),
+            "corrections": self._corrections,
+            **({FAILED: self._failed} if self.operator.diverts else {}),
+        }
+
+    def versions(self) -> Mapping[str, int]:
+        # As of older batches the newest rows are read, and those that were there then are told by themselves.
+        return versions_now(self.lake, self.operator)
+
+    def counts(self, stream: Stream) -> OperatorCounts | None:
+        return computation_of(self.operator).counts(stream)
+
+    def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
+        """The latest end of a window that is open, over all logs: each clock has to be past it."""
+        operator, spark = self.operator, rows.sparkSession
+        others = (other for other in operator.reads if other != stream and delta.exists(self.lake.log(other)))
+        logs = {stream.name: rows} | {other.name: valid(read_log(spark, self.lake, other)) for other in others}
+        if len(logs) < len(operator.reads):
+            return None
+        near = {
+            each.name: possibly_in_windows_after(logs[each.name], each, operator.window, watermark)
+            for each in operator.reads
+        }
+        end, closed = F.col(f"{WINDOW}.end"), literal(operator.window.closed_by(watermark))
+        still_open = computation_of(operator).pairs(near).where(end > closed)
+        latest = still_open.agg(F.unix_micros(F.max(end))).first()
+        return None if latest is None or latest[0] is None else from_micros(latest[0])
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        return read_first(spark, self.lake, self.operator, version)
+
+    def corrections_at(self, spark: SparkSession, version: int) -> DataFrame | None:
+        return read_corrections(spark, self.lake, self.operator, version)
+
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        corrections, updates = (versions.get(suffix, delta.BEFORE) for suffix in (CORRECTIONS, UPDATES))
+        return current_results(
+            self.first_at(spark, versions[""]),
+            self.corrections_at(spark, corrections),
+            self.operator,
+            read_updates(spark, self.lake, self.operator, updates),
+        )
+
+    def watermark_at(self, version: int) -> datetime | None:
+        return Progress.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
+
+    def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
+        return 0 if self.operator.corrected else computation_of(self.operator).pairs(logs).where("_late").count()
+
+    def plan(self, spark: SparkSession) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator)
+
+    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator, logs, corrections)
+
+    def correct(
+        self,
+        spark: SparkSession,
+        days: Iterable[date],
+        now: Callable[[], datetime],
+        on_day: Callable[[date, int], None] = lambda day, rows: None,
+    ) -> dict[date, int]:
+        return correct(spark, self.lake, self.operator, days, now, on_day)
+
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        # A row of one stream may still come into a window with rows of another one.
+        if any(each.name not in since for each in self.operator.reads):
+            return None
+        return self.operator.window.needed_since(min(since[each.name] for each in self.operator.reads))
+
+    def whole_since(self, dropped: Mapping[str, date]) -> date:
+        return self.operator.window.whole_since(super().whole_since(dropped))
+
+    def pin(self, spark: SparkSession) -> PinnedTables[Of]:
+        return pinned_windows(self.lake, self.operator)
+
+    def position(self) -> str:
+        at, heads = Progress.now(self.lake, self.operator), Progress.at_heads(self.lake, self.operator)
+        places = [
+            f"batch {number:,} of {heads.through[name]:,}{f' of {name}' if len(heads.through) > 1 else ''}, "
+            f"watermark {told(at.watermarks[name])}"
+            for name, number in at.through.items()
+        ]
+        return f"{'; '.join(places)}{built_anew(at.generation)}"
+
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Of], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
+        return WindowLaws(spark, self.lake, pinned, logs).findings()
+
+    def _in_order(self, results: DataFrame) -> DataFrame:
+        return results.orderBy("window_start", *self.operator.by)
+
+    def _corrections(self, spark: SparkSession) -> DataFrame:
+        operator, corrections = self.operator, read_corrections(spark, self.lake, self.operator)
+        if corrections is None:
+            uri = self.lake.corrections(operator)
+            raise ViewError(
+                f"{operator.kind_name} {operator.name!r} has no corrections at {uri!r} yet; run `tidemark correct "
+                f"{operator.folder}` first, or point TIDEMARK_HOME to the lake that has them."
+            )
+        return self._in_order(corrections)
+
+    def _failed(self, spark: SparkSession) -> DataFrame:
+        logs, at = logs_of(spark, self.lake, self.operator), Progress.as_read(self.lake, self.operator)
+        return computation_of(self.operator).failed(logs, self.lake, at)
+
+    def _begun(self, spark: SparkSession) -> WindowSteps[Of]:
+        kind = SessionSteps if self.operator.window.merging else self.fixed_steps
+        steps = kind(spark, self.lake, self.operator)
+        steps.repair()
+        return steps
 
 
 @runtime_of.register
@@ -136,6 +283,78 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
                 spark, self.lake, self.operator, self._steps_on(spark).logs[self.operator.of.name]
             )
         self._updating.follow(newest, now)
+
+
+class OpenWindows:
+    """Keeps the table of a view's open windows, after each batch or when the declared interval has passed."""
+
+    def __init__(self, lake: Lake, view: Windowed) -> None:
+        self._lake = lake
+        self._view = view
+        self._written_at: datetime | None = None
+
+    def write_if_due(self, spark: SparkSession, batch: Batch, now: datetime) -> None:
+        """Write the open windows as they are after `batch`, if it is time to."""
+        every = self._view.early
+        if every == EACH_BATCH or (every is not None and self._is_due(interval(every), now)):
+            self.write(spark, batch, now)
+
+    def write(self, spark: SparkSession, batch: Batch, now: datetime) -> None:
+        """Write the open windows as they are after `batch`, where the view declares a table of them."""
+        if self._view.early is None:
+            return
+        rows = open_windows(read_log(spark, self._lake, self._view.of), self._view, batch)
+        written = rows.withColumn("_written_at", literal(now))
+        uri = create_table(self._lake, self._view, OPEN, written.schema)
+        numbers = {"through": batch.number}
+        delta.replace_all(written, uri, says={**numbers, "view": self._view.name}, numbers=numbers)
+        # Not before: a try that failed has written nothing, and a view that is paused for it goes on once one has.
+        self._written_at = now
+
+    def _is_due(self, every: timedelta, now: datetime) -> bool:
+        return self._written_at is None or now - self._written_at >= every
+
+
+def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
+    """The windows not closed after batch `through`, as a pure function of the log.
+
+    The view's columns, `_through_batch`, `_day`.
+    """
+    watermark = through.after.watermark
+    rows = log.where(F.col("_batch") <= through.number)
+    # The first row of a session may lie far behind the last, which keeps it open.
+    near = rows if kind_of(view).merges else possibly_in_windows_after(rows, view.of, view.window, watermark)
+    results = aggregate(pairs(near, view), view)
+    if watermark is not None:
+        results = results.where(F.col("window_end") > literal(view.window.closed_by(watermark)))
+    return results.withColumn("_through_batch", F.lit(through.number).cast("bigint"))
+
+
+def shown_through(lake: Lake, view: Windowed) -> int:
+    """The batch after which the open windows were last written; -1 where nothing tells."""
+    table = open_side(lake, view, OPEN)
+    written = None if table is None else table.transaction_version("through")
+    return -1 if written is None else written
+
+
+def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
+    """The open windows as they were last written.
+
+    Raises:
+        ViewError: the view keeps none, or has not run yet.
+    """
+    if lake.cut is not None:
+        raise ViewError(
+            f"the open windows of view {view.name!r} are written whole each time, so there are none as of an older "
+            "batch; read its current results as of one, or its open windows as they are now."
+        )
+    uri, table = lake.open(view), open_side(lake, view, OPEN)
+    if table is None:
+        raise ViewError(
+            f"view {view.name!r} has no table of open windows at {uri!r}; declare early='each batch' or an interval, "
+            f"then run `tidemark run {view.of.name}`, or point TIDEMARK_HOME to the lake that has it."
+        )
+    return delta.read(spark, uri, table.version())
 
 
 def _check_position(view: Windowed, table: DeltaTable | None) -> None:

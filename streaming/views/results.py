@@ -6,7 +6,8 @@ First results, updates, open windows, corrections and the audit all go this way,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,13 +36,99 @@ from streaming.base import (
 )
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, read_log
+from streaming.log import Batch, read_log, valid
 from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.views.functions import apply_function
-from streaming.views.kinds import kind_of
 from streaming.windows import Tumbling, Window
 
+SESSION = "_session_number"
+_EVERYTHING = "_everything"
+_START, _END = "_start", "_end"
 ROWS = "_rows"
+
+
+class WindowKind(ABC):
+    """The way in which pairs become groups, and what a late row may change beyond its own window."""
+
+    merges: bool
+    """True if a late row may join windows that were published apart."""
+
+    @abstractmethod
+    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
+        """One row per `keys` and `_window` with the `aggregates`."""
+
+    @abstractmethod
+    def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+        """`results` with the column `name`: the same for those of the same `keys` that stand for one window.
+
+        They have `window_start` and `window_end`.
+        """
+
+    @abstractmethod
+    def same_window(self, one: DataFrame, other: DataFrame) -> Column:
+        """True where a result of `one` stands for the window of `other`: both have `window_start` and `window_end`."""
+
+
+class FixedWindows(WindowKind):
+    """Bounds follow from the row alone."""
+
+    merges = False
+
+    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
+        # Spark's fastest map of groups takes two instants as a key, and no struct of them.
+        bounds = (F.col(f"{WINDOW}.start").alias(_START), F.col(f"{WINDOW}.end").alias(_END))
+        groups = pairs.groupBy(*keys, *bounds).agg(*aggregates)
+        others = (name for name in groups.columns if name not in (_START, _END))
+        return groups.select(*others, F.struct(F.col(_START).alias("start"), F.col(_END).alias("end")).alias(WINDOW))
+
+    def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+        return results.withColumn(name, F.struct("window_start", "window_end"))
+
+    def same_window(self, one: DataFrame, other: DataFrame) -> Column:
+        return (one["window_start"] == other["window_start"]) & (one["window_end"] == other["window_end"])
+
+
+class MergingWindows(WindowKind):
+    """Sessions: what overlaps or touches is one."""
+
+    merges = True
+
+    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
+        bounds = pairs.select(
+            *(name for name in pairs.columns if name != WINDOW),
+            F.lit(0).alias(_EVERYTHING),  # Spark refuses sessions without a key.
+            F.col(f"{WINDOW}.start").alias(_START),
+            F.col(f"{WINDOW}.end").alias(_END),
+        )
+        seconds = (F.unix_micros(_END) - F.unix_micros(_START)) / F.lit(1_000_000)
+        session = F.session_window(_START, F.make_interval(secs=seconds.cast("decimal(18,6)"))).alias("_session")
+        # Bounds as aggregates, because Spark would push a filter on the session's own bounds below the merge.
+        merged = F.struct(F.min(_START).alias("start"), F.max(_END).alias("end")).alias(WINDOW)
+        return bounds.groupBy(_EVERYTHING, *keys, session).agg(merged, *aggregates).drop(_EVERYTHING, "_session")
+
+    def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+        numbered = with_sessions(results, keys, F.col("window_start"), F.col("window_end"))
+        return numbered.withColumnRenamed(SESSION, name)
+
+    def same_window(self, one: DataFrame, other: DataFrame) -> Column:
+        return (one["window_start"] <= other["window_end"]) & (other["window_start"] <= one["window_end"])
+
+
+def with_sessions(frame: DataFrame, keys: Sequence[str], start: Column, end: Column) -> DataFrame:
+    """`frame` with `_session_number`, the same for rows of a key that overlap or touch from `start` to `end`."""
+    in_order = SortedBy.partitionBy(F.lit(0), *(F.col(name) for name in keys)).orderBy(start, end)
+    before = F.max(end).over(in_order.rowsBetween(SortedBy.unboundedPreceding, -1))
+    begun = frame.withColumn("_begins", F.when(start <= before, 0).otherwise(1))
+    number = F.sum("_begins").over(in_order.rowsBetween(SortedBy.unboundedPreceding, 0))
+    return begun.withColumn(SESSION, number).drop("_begins")
+
+
+_FIXED, _MERGING = FixedWindows(), MergingWindows()
+
+
+def kind_of(view: OverWindows) -> WindowKind:
+    """The kind of the view's windows."""
+    return _MERGING if view.window.merging else _FIXED
 
 
 def counted_rows(view: Windowed) -> Column:
@@ -299,4 +386,65 @@ def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:
             F.when(F.col("_end") == end, F.col(name)).otherwise(F.lit(aggregate.of_nothing)).alias(name)
             for name, aggregate in view.aggregates.items()
         ),
+    )
+
+
+def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
+    """One row per late (row, window) pair: the log's columns, `window_start`, `window_end`, `window_day`.
+
+    `log` is a batch read of the event log.
+    """
+    return (
+        pairs(log, view)
+        .where("_late")
+        .select(
+            *log.columns,
+            F.col(f"{WINDOW}.start").alias("window_start"),
+            F.col(f"{WINDOW}.end").alias("window_end"),
+            F.to_date(f"{WINDOW}.start").alias("window_day"),
+        )
+    )
+
+
+def in_lateness(view: OverWindows, window_end: Column, stamp: Column) -> Column:
+    """True where the stamp had not yet passed the window's end by the allowed lateness when the row came.
+
+    Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`. Of a session it is the end
+    that it has with the row.
+    """
+    return F.unix_micros(stamp) < F.unix_micros(window_end) + F.lit(view.lateness // MICROSECOND)
+
+
+def late_rows(log: DataFrame, stream: Stream) -> DataFrame:
+    """The valid rows whose event time lies before the stamp, with the log's columns; a row at the stamp is not late.
+
+    For logic that looks at single rows. Whether such a row is late for a window is what `late_pairs` says.
+    """
+    return valid(log).where(F.col(stream.event_time) < F.col("_watermark"))
+
+
+def unassigned(log: DataFrame, view: Windowed) -> DataFrame:
+    """The valid rows that the view counts and that lie in none of its windows, with the log's columns."""
+    none = F.col(WINDOW).isNull()
+    return assign(log.where(counted_rows(view)), view).where(none).select(*log.columns)
+
+
+def duplicates(log: DataFrame, view: Windowed) -> DataFrame:
+    """The rows that a view with `distinct` does not count, because an earlier row of their window agrees with them.
+
+    Keys, `window_start`, `window_end`, the stream's columns, and `_copy` (2 for the second of its kind).
+
+    Raises:
+        ViewError: the view counts every row.
+    """
+    if not view.distinct:
+        raise ViewError(f"view {view.name!r} counts every row; declare distinct=(...) to count copies once.")
+    copies = members(group(pairs(log, view), view), view)
+    others = (name for name in view.of.columns if name not in view.by)
+    return copies.where("_copy > 1").select(
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        *others,
+        "_copy",
     )

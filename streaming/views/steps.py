@@ -29,10 +29,8 @@ from streaming.operators import Batches, Progress, StateCleaner, Written, can_be
 from streaming.spark import function_errors, remembered
 from streaming.tables import delta, nullable, storage
 from streaming.views.computation import computation_of
-from streaming.views.kinds import SESSION, kind_of, with_sessions
-from streaming.views.panes import Panes, can_fold, first_open
-from streaming.views.partial_results import PartialColumns
-from streaming.views.results import ends_within
+from streaming.views.panes import Panes, PartialColumns, can_fold, first_open
+from streaming.views.results import SESSION, ends_within, kind_of, with_sessions
 
 FOLDED_FROM = 1_000_000
 """From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""

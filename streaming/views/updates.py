@@ -36,9 +36,17 @@ from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Progress, create_table, moved_on, open_side
 from streaming.spark import remembered
 from streaming.tables import delta
-from streaming.views.kinds import SESSION, kind_of, with_sessions
-from streaming.views.late import in_lateness
-from streaming.views.results import counted_by, finish_or_retract, group, late_pairs_in, pairs
+from streaming.views.results import (
+    SESSION,
+    counted_by,
+    finish_or_retract,
+    group,
+    in_lateness,
+    kind_of,
+    late_pairs_in,
+    pairs,
+    with_sessions,
+)
 
 _APP = "updates"
 _BATCH = "_batch"

@@ -28,7 +28,7 @@ from streaming import (
     plan,
 )
 from streaming.views.current import read_first
-from streaming.views.late import duplicates
+from streaming.views.results import duplicates
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
 

@@ -18,8 +18,7 @@ from streaming.declare.windowed import Windowed
 from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
 from streaming.views.current import read_first
-from streaming.views.late import unassigned
-from streaming.views.results import filled
+from streaming.views.results import filled, unassigned
 from tests.support.feeds import Payload, land_all, readings
 from tests.support.instants import T0, at
 from tests.support.runs import run, tuples

@@ -27,7 +27,7 @@ from streaming import (
 )
 from streaming.lateness.profile import Profile, profile
 from streaming.log.read import read_log
-from streaming.views.late import late_pairs
+from streaming.views.results import late_pairs
 from tests.support.feeds import land, readings
 from tests.support.instants import NOW
 

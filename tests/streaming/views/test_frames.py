@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import Row
 
 from streaming.base import FarDate, arrow_schema, encoder, python_values
-from streaming.views.frames import arrow_columns, pandas_frame
+from streaming.views.functions import arrow_columns, pandas_frame
 
 NAN = float("nan")
 FAR_DAYS, FAR_MICROS = 6_668_032, 576_117_964_800_000_000

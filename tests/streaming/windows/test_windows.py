@@ -21,7 +21,7 @@ from streaming import Custom, LocalDays, Pipeline, SessionWindow, Sliding, Tumbl
 from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
 from streaming.views.current import read_first
-from streaming.views.late import late_pairs
+from streaming.views.results import late_pairs
 from tests.support.feeds import readings
 from tests.support.instants import T0, at
 from tests.support.runs import run, tuples

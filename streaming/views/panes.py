@@ -1,4 +1,4 @@
-"""What a view keeps of windows that are not published yet: the parts of their aggregates, also folded into panes.
+"""The memory of a view of windows that are not published yet: parts of their aggregates, also folded into panes.
 
 Panes are for windows that would be read too often, or too much at once: their rows are folded on the way.
 A *pane* is a stretch of time whose rows are all in the same windows. What is folded is a cache of the log: a step makes

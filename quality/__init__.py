@@ -1,6 +1,6 @@
 """The quality room's public API: suites run on exact versions, verdicts are stored, and a gate reads them."""
 
-from quality.errors import GateClosed, NotBuiltYet, QualityError, Reason, SuiteError
+from quality.errors import GateClosed, QualityError, Reason, SuiteError
 from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
 from quality.find import (
     judged_tables,

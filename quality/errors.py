@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from streaming.base import TidemarkError
+
 Why = Literal["missing", "stale", "failed", "could_not_run", "uncorrected", "moved"]
 
 
-class QualityError(Exception):
+class QualityError(TidemarkError):
     """Base of all errors of the quality room."""
+
+    code = "quality"
 
 
 class SuiteError(QualityError):
     """A suite was declared with something that cannot work."""
 
-
-class NotBuiltYet(QualityError):
-    """A table that a report needs does not exist yet."""
+    code = "quality.suite"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,10 @@ class Reason:
 class GateClosed(QualityError):
     """The gate refuses to let a report out; the first line of the text is the first of `reasons`."""
 
+    code = "quality.gate-closed"
+
     def __init__(self, reasons: Sequence[Reason], way_out: str) -> None:
-        self.reasons = tuple(reasons)
-        first, *others = (reason.text for reason in self.reasons)
+        first, *others = (reason.text for reason in reasons)
         super().__init__("\n".join([f"gate closed: {first}", *(f"  also: {text}" for text in others), way_out]))
+        self.reasons = tuple(reasons)
+        self.next_step = way_out

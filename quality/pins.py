@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from quality.errors import NotBuiltYet, QualityError
+from quality.errors import QualityError
 from quality.find import (
     operators_read,
     optional_roles,
@@ -20,6 +20,7 @@ from quality.find import (
 )
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
+from streaming.base import NotBuiltYet
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import version_after
@@ -138,7 +139,9 @@ def _pin(lake: Lake, role: str, uri: str, table: DeltaTable | None) -> Pin | Non
 
 def _not_built_yet(lake: Lake, pipeline: Pipeline, uri: str, stream: Stream) -> NotBuiltYet:
     return NotBuiltYet(
-        f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data into "
-        f"{stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first, or point "
-        "TIDEMARK_HOME to the lake that has it."
+        f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet",
+        f"bring data into {stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first, or point "
+        "TIDEMARK_HOME to the lake that has it.",
+        pipeline=pipeline.name,
+        table=uri,
     )

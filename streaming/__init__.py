@@ -1,6 +1,6 @@
 """The streaming room's public API: declarations, and what runs them on Spark."""
 
-from streaming.base import ReceiverError, StreamingError
+from streaming.base import ReceiverError, StreamingError, TidemarkError
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,

@@ -93,6 +93,7 @@ from streaming import TcpListener as TcpListener
 from streaming import TcpSocket as TcpSocket
 from streaming import Text as Text
 from streaming import Then as Then
+from streaming import TidemarkError as TidemarkError
 from streaming import TimeEvictor as TimeEvictor
 from streaming import Together as Together
 from streaming import Trigger as Trigger

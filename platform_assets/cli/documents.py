@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from platform_assets.reports.publish import Published
 from platform_assets.reports.report import Report
-from quality import Reason
+from quality import GateClosed
 from streaming.base import interval
 from streaming.lake import Lake
 from streaming.lateness import Outcome, Profile, Spread
@@ -165,6 +165,7 @@ class ReportDocument(Document):
     dimensions: dict[str, int] = {}
     chart: str | None = None
     verdicts: list[VerdictDocument] = []
+    code: str | None = None
     reasons: list[ReasonDocument] = []
     as_of: dict[str, int] | None = None
 
@@ -199,10 +200,11 @@ class ReportDocument(Document):
         )
 
     @classmethod
-    def refused(cls, lake: str, report: Report, reasons: Sequence[Reason]) -> ReportDocument:
+    def refused(cls, lake: str, report: Report, closed: GateClosed) -> ReportDocument:
         """The document of a gate that is closed."""
-        given = [ReasonDocument.model_validate(reason, from_attributes=True) for reason in reasons]
-        return cls(lake=lake, report=report.name, pipeline=report.pipeline.name, published=False, reasons=given)
+        reasons = [ReasonDocument.model_validate(reason, from_attributes=True) for reason in closed.reasons]
+        document = cls(lake=lake, report=report.name, pipeline=report.pipeline.name, published=False)
+        return document.model_copy(update={"code": closed.code, "reasons": reasons})
 
 
 class SettingDocument(BaseModel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import traceback
 
 from rich.console import Console
@@ -10,11 +12,8 @@ from rich.markup import escape
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.interrupts import interrupted_line
-from platform_assets.errors import PlatformError
-from quality.errors import GateClosed, QualityError
-from streaming.base import StreamingError
-
-_ON_PURPOSE = (StreamingError, QualityError, PlatformError)
+from quality.errors import GateClosed
+from streaming.base import TidemarkError
 
 
 def print_interrupt(interrupt: KeyboardInterrupt) -> ExitCode:
@@ -26,21 +25,26 @@ def print_interrupt(interrupt: KeyboardInterrupt) -> ExitCode:
 def print_failure(error: Exception) -> ExitCode:
     """Tell what went wrong and what to do; where the text cannot tell all, the trace goes to a file that is named.
 
+    With `--json` the error is a document on stdout, too. For a gate that is closed it is the report's own.
+
     Returns the exit code of the command.
     """
-    told_all = isinstance(error, _ON_PURPOSE) and error.__cause__ is None
+    told_all = isinstance(error, TidemarkError) and error.__cause__ is None
     if told_all:
         command_log.discard()
     else:
         command_log.write("".join(traceback.format_exception(error)))
     text = str(error).strip() or "(it says nothing more)"
-    if not isinstance(error, _ON_PURPOSE):
+    if not isinstance(error, TidemarkError):
         text = _explained(error) or (
             f"{text.splitlines()[0]} This was not foreseen: it is a defect of Tidemark, or of code that a pipeline "
             "brings; report it with the trace."
         )
+    if "--json" in sys.argv and isinstance(error, TidemarkError) and not isinstance(error, GateClosed):
+        print(json.dumps({"error": error.to_json()}, indent=2))
+    code = f" [{error.code}]" if isinstance(error, TidemarkError) else ""
     trace = "" if told_all else f" The trace is in {command_log.file}."
-    _print(f"[bold red]{type(error).__name__}:[/] {escape(text)}{escape(trace)}")
+    _print(f"[bold red]{type(error).__name__}:[/] {escape(f'{text}{code}{trace}')}")
     return exit_code(error)
 
 
@@ -48,7 +52,7 @@ def exit_code(error: Exception) -> ExitCode:
     """The exit code of a command that an error has ended."""
     if isinstance(error, GateClosed):
         return ExitCode.GATE_CLOSED
-    return ExitCode.FAILED if isinstance(error, _ON_PURPOSE) or _explained(error) else ExitCode.DEFECT
+    return ExitCode.FAILED if isinstance(error, TidemarkError) or _explained(error) else ExitCode.DEFECT
 
 
 def _explained(error: Exception) -> str | None:

@@ -19,7 +19,7 @@ from platform_assets.cli.render import next_step
 from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
-from streaming.base import CorrectionsFailed, StreamingError, ViewError, counted, utc_now
+from streaming.base import CorrectionsFailed, OperatorError, StreamingError, counted, utc_now
 from streaming.declare import Keyed, Pipeline, find_pipeline
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
@@ -122,7 +122,7 @@ def correct(
         followed = deliver_current(spark, lake, pipeline)
     _say_delivered(pipeline, followed)
     if len(failed) > 1:
-        raise ViewError("\n".join(map(str, failed))) from failed[0]
+        raise OperatorError("\n".join(map(str, failed))) from failed[0]
     if failed:
         raise failed[0]
     next_step(console, *shows_results(pipeline))

@@ -53,7 +53,7 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
             published = judge_and_publish(spark, lake, declared, run_id=f"cli-{uuid4().hex[:12]}")
         except GateClosed as closed:
             if as_json:
-                ReportDocument.refused(lake.root, declared, closed.reasons).print()
+                ReportDocument.refused(lake.root, declared, closed).print()
             raise
         if as_json:
             sections = {

@@ -7,7 +7,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import DeclarationError, LogError, ViewError
+from streaming.base import DeclarationError, LogError, OperatorError
 from streaming.declare import DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
 from streaming.lake import Lake
 from streaming.log import clock_history, read_batches, read_log, rejected
@@ -23,7 +23,7 @@ OF_STREAM = ("log", "clock", "rejected")
 def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str, Read]:
     """The reads that show an operator and the log that it reads, by name, in an order for people.
 
-    What the operator itself shows comes first. A function raises LogError or ViewError where its table is not there.
+    What the operator itself shows comes first. A function raises LogError or OperatorError without its table.
     """
     stream = operator.reads[0]
     columns = ("_batch", "_rejected", "_raw", "_origin")
@@ -61,14 +61,16 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
 def _check_now(lake: Lake, name: str) -> None:
     """Refuse what follows no batch of a log."""
     if lake.cut is not None:
-        raise ViewError(f"what {name!r} keeps follows no batch of a log, so it is there as it is now only.")
+        raise OperatorError(f"what {name!r} keeps follows no batch of a log, so it is there as it is now only.")
 
 
 def _subscriptions(spark: SparkSession, lake: Lake, receiver: Receiver) -> DataFrame:
     _check_now(lake, receiver.name)
     uri = lake.table(receiver, SUBSCRIPTIONS)
     if not delta.exists(uri):
-        raise ViewError(f"receiver {receiver.name!r} has asked for nothing yet; `tidemark receive` or `up` starts it.")
+        raise OperatorError(
+            f"receiver {receiver.name!r} has asked for nothing yet; `tidemark receive` or `up` starts it."
+        )
     return delta.read(spark, uri).orderBy("first_seen")
 
 
@@ -76,7 +78,7 @@ def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFr
     _check_now(lake, delivery.name)
     uri = lake.table(delivery, DEAD)
     if not delta.exists(uri):
-        raise ViewError(f"delivery {delivery.name!r} has no dead letters: no row was refused so far, or failed.")
+        raise OperatorError(f"delivery {delivery.name!r} has no dead letters: no row was refused so far, or failed.")
     return delta.read(spark, uri).orderBy("generation", "batch", "position")
 
 

@@ -11,7 +11,6 @@ from platform_assets.keys import dagster_name, table_key
 from platform_assets.resources import LakeResource, SparkResource
 from quality import (
     Expectation,
-    NotBuiltYet,
     Pin,
     Pins,
     Suite,
@@ -25,7 +24,7 @@ from quality import (
     verdicts_for,
 )
 from streaming import Lake, Pipeline, Stream
-from streaming.base import utc_now
+from streaming.base import NotBuiltYet, utc_now
 from streaming.declare import Operator
 from streaming.tables import delta
 

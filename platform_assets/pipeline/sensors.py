@@ -14,8 +14,8 @@ from platform_assets.reports.publish import is_up_to_date
 from platform_assets.reports.report import Report
 from platform_assets.resources import LakeResource
 from platform_assets.tags import PROCESS_TAG
-from quality import NotBuiltYet
 from streaming import Lake, Pipeline
+from streaming.base import NotBuiltYet
 from streaming.service import look
 
 if TYPE_CHECKING:

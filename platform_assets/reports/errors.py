@@ -8,14 +8,22 @@ from platform_assets.errors import PlatformError
 class ReportError(PlatformError):
     """Base of all errors of reports."""
 
+    code = "report"
+
 
 class UnknownReport(ReportError):
     """There is no report of that name."""
+
+    code = "report.unknown"
 
 
 class NothingToReport(ReportError):
     """The pinned versions hold nothing that the report could tell."""
 
+    code = "report.empty"
+
 
 class DimensionError(ReportError):
     """There is nothing where a dimension should be, or it is not what is declared."""
+
+    code = "report.dimension"

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from platform_assets.reports.errors import DimensionError
 from quality import (
-    NotBuiltYet,
     Pin,
     Pins,
     operators_read,
@@ -21,7 +20,7 @@ from quality import (
     role_of_updates,
     streams_read,
 )
-from streaming.base import BATCH, DeclarationError, literal
+from streaming.base import BATCH, DeclarationError, NotBuiltYet, literal
 from streaming.declare import Joined, Operator, OverWindows, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log, valid

@@ -29,7 +29,7 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
 
     Raises:
         LogError: nothing has been ingested yet.
-        ViewError: a view is not built yet.
+        OperatorError: a view is not built yet.
     """
     runtimes = [runtime_of(operator, lake) for operator in pipeline.operators]
     # Pin the operators before the logs: every published row was computed from log rows committed earlier, so a log

@@ -21,12 +21,15 @@ from streaming.base.constants import constant
 from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
     AccessError,
+    BadExpression,
+    BadName,
     ChangedDeclaration,
     CheckpointError,
     CorrectionsFailed,
     DeclarationError,
     DeliveryPaused,
     ErasureError,
+    Facts,
     FeedError,
     FencedError,
     FormatError,
@@ -36,8 +39,10 @@ from streaming.base.errors import (
     LeaseError,
     LogError,
     MissingExtra,
+    NotBuiltYet,
     NotThere,
     NoVersionError,
+    OperatorError,
     ProgressError,
     QueryError,
     QueryFailed,
@@ -51,7 +56,10 @@ from streaming.base.errors import (
     StoreError,
     StreamingError,
     SupervisorError,
-    ViewError,
+    TidemarkError,
+    UnknownChoice,
+    UnknownColumn,
+    WrongType,
 )
 from streaming.base.extras import needs
 from streaming.base.frozen_mapping import FrozenMapping

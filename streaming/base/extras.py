@@ -29,8 +29,9 @@ def needs(package: str, what: str) -> None:
     """
     if not _is_there(package):
         raise MissingExtra(
-            f"{what} needs the package {package!r}, which is not installed here; it comes with an extra: "
-            f"pip install '{DISTRIBUTION}[{EXTRAS[package]}]'."
+            f"{what} needs the package {package!r}, which is not installed here",
+            f"it comes with an extra: pip install '{DISTRIBUTION}[{EXTRAS[package]}]'.",
+            value=package,
         )
 
 

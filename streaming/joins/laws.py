@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, EPOCH, WRITTEN_AT, ViewError, literal
+from streaming.base import BATCH, EPOCH, WRITTEN_AT, OperatorError, literal
 from streaming.declare import UNMATCHED, Joined
 from streaming.joins.current import current_rows
 from streaming.joins.frame import OTHER, Side, alone, pairs, results, side_rows, unmatched
@@ -34,11 +34,11 @@ def audit_joined(
     """The laws: each pair once, each row told of alone that had none in time, and what is current is one outer join.
 
     Raises:
-        ViewError: nothing is joined yet.
+        OperatorError: nothing is joined yet.
     """
     joined = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
-        raise ViewError(
+        raise OperatorError(
             f"join {joined.name!r} has joined nothing yet at {lake.table(joined)!r}; run `tidemark run "
             f"{joined.folder}` first."
         )

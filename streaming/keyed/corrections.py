@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, DAY, MICROSECOND, RETRACTED, STAMP, ViewError, date_literal, literal, to_micros
+from streaming.base import AT, DAY, MICROSECOND, RETRACTED, STAMP, OperatorError, date_literal, literal, to_micros
 from streaming.declare import (
     CORRECTIONS,
     REPLACES_FROM,
@@ -62,7 +62,7 @@ def correct(
     results comes last.
 
     Raises:
-        ViewError: late rows are not corrected by the declaration.
+        OperatorError: late rows are not corrected by the declaration.
         ChangedDeclaration: it is not the one that made the tables.
         FencedError: the tables were built anew meanwhile.
         CorrectionsFailed: days for which the function raised, once all others are corrected.
@@ -103,15 +103,15 @@ def check_corrected(keyed: Keyed) -> None:
     """Refuse a function whose late rows are not corrected.
 
     Raises:
-        ViewError: with what to declare.
+        OperatorError: with what to declare.
     """
     if keyed.order == "arrival":
-        raise ViewError(
+        raise OperatorError(
             f"keyed function {keyed.name!r} is of order 'arrival', in which late rows come like all others, so that "
             "there is nothing to correct."
         )
     if not keyed.corrected:
-        raise ViewError(
+        raise OperatorError(
             f"keyed function {keyed.name!r} has no idle, so that a late row may change all that its key has ever "
             "emitted since, and nothing is corrected. Declare after how long without a row a key starts anew, such as "
             f"idle='1 day', and run `tidemark rebuild {keyed.name}`; its late rows are all in the log."

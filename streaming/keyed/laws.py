@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, DAY, WRITTEN_AT, ViewError, literal, optional_micros, to_micros
+from streaming.base import AT, DAY, WRITTEN_AT, OperatorError, literal, optional_micros, to_micros
 from streaming.declare import CORRECTIONS, STATE, Keyed, corrections_of
 from streaming.keyed.control import rules_of_logs
 from streaming.keyed.corrections import DayReplay, current_results, pending, pinned_rules, read_corrections, replayed
@@ -36,11 +36,11 @@ def audit_keyed(
     """The laws: each table holds what the function over the whole logs gives, however these were cut into steps.
 
     Raises:
-        ViewError: nothing is computed yet.
+        OperatorError: nothing is computed yet.
     """
     keyed = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
-        raise ViewError(
+        raise OperatorError(
             f"keyed function {keyed.name!r} has computed nothing yet at {lake.table(keyed)!r}; run `tidemark run "
             f"{keyed.folder}` first."
         )

@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, WRITTEN_AT, ViewError, counted, from_micros, literal, told
+from streaming.base import AT, WRITTEN_AT, OperatorError, counted, from_micros, literal, told
 from streaming.clocks import latest
 from streaming.declare import CORRECTIONS, CURRENT, FIRST, LATE, STATE, Keyed, Pinned, Stream, corrections_of
 from streaming.keyed.compatible import counts_as
@@ -209,7 +209,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         keyed = self.operator
         corrections = read_corrections(spark, self.lake, keyed, output)
         if corrections is None:
-            raise ViewError(
+            raise OperatorError(
                 f"{keyed.kind_name} {keyed.name!r} has no corrections at "
                 f"{self.lake.table(keyed, corrections_of(output))!r} yet; run `tidemark correct {keyed.folder}` first, "
                 "or point TIDEMARK_HOME to the lake that has them."

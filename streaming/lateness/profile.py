@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.base import MICROSECOND, MILLISECOND, WINDOW, ViewError, interval
+from streaming.base import MICROSECOND, MILLISECOND, WINDOW, OperatorError, interval
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.lateness.replay import NEVER, Counts, Instants, Outcome, Timeline, outcome, replay
@@ -78,7 +78,7 @@ def profile(
 
     Raises:
         LogError: nothing has been ingested yet.
-        ViewError: no row of the log is in a window of the view.
+        OperatorError: no row of the log is in a window of the view.
         DeclarationError: one of the delays is no interval.
     """
     asked = {interval(delay): delay for delay in delays}
@@ -90,7 +90,7 @@ def profile(
     try:
         per_batch = Counts.of(_triples(pairs.groupBy("batch", "due").agg(F.count(F.lit(1)))))
         if not per_batch.numbers.size:
-            raise ViewError(
+            raise OperatorError(
                 f"no row of {view.of.name!r} is in a window of view {view.name!r} yet, so nothing can be said of its "
                 f"lateness; run `tidemark run {view.of.name}` when data has arrived."
             )

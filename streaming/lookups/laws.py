@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, ORIGIN, ViewError, date_literal
+from streaming.base import AT, BATCH, ORIGIN, OperatorError, date_literal
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.lake import Lake
 from streaming.log import valid
@@ -29,11 +29,11 @@ def audit_enriched(
     """The law: the rows of all tables together are those of the log, as far as it is followed, with what is selected.
 
     Raises:
-        ViewError: nothing is asked for yet.
+        OperatorError: nothing is asked for yet.
     """
     enriched = pinned.operator
     if delta.BEFORE in pinned.versions.values():
-        raise ViewError(
+        raise OperatorError(
             f"enrichment {enriched.name!r} has asked for nothing yet at {lake.table(enriched)!r}; run `tidemark run "
             f"{enriched.folder}` first."
         )

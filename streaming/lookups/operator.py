@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ViewError, counted
+from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, OperatorError, counted
 from streaming.declare import FAILED, PENDING, Enriched, Stream, described
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
@@ -140,7 +140,7 @@ class EnrichedRuntime(OperatorRuntime):
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         enriched, uri = self.operator, self.lake.table(self.operator, suffix)
         if not delta.exists(uri):
-            raise ViewError(
+            raise OperatorError(
                 f"enrichment {enriched.name!r} has no table {uri!r} yet; run `tidemark run {enriched.folder}` first, "
                 "or point TIDEMARK_HOME to the lake that has it."
             )

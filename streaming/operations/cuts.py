@@ -61,7 +61,7 @@ def recomputed(spark: SparkSession, lake: Lake, operators: Iterable[Operator]) -
     back as it is.
 
     Raises:
-        ViewError: an operator does not follow the logs so far yet.
+        OperatorError: an operator does not follow the logs so far yet.
         NoVersionError: one cannot be computed, because a log that it reads has lost days by its retention.
     """
     lacking = [] if lake.cut is None else [each for each in operators if _lacks_version(lake, each)]

@@ -10,7 +10,7 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, ViewError, utc_now
+from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, OperatorError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import head, require_log, widen_log
@@ -88,12 +88,12 @@ def rebuild(
         LeaseError: another process builds the same.
         LogError: nothing has been ingested yet.
         DeclarationError: the `name` is taken.
-        ViewError: what the operator holds does not follow from the log, or nothing can be computed yet, because no
+        OperatorError: what the operator holds does not follow from the log, or nothing can be computed yet, because no
             batch says how far its control stream was; or its logs have lost days by their retention, so that what is
             published of these would be lost.
     """
     if operator.never_rebuilt:
-        raise ViewError(f"{operator.name!r} cannot be built anew: {operator.never_rebuilt}. Nothing was changed.")
+        raise OperatorError(f"{operator.name!r} cannot be built anew: {operator.never_rebuilt}. Nothing was changed.")
     if name is None:
         check_can_rebuild(lake, operator)
     listener = listener or RebuildListener()
@@ -113,7 +113,7 @@ def rebuild(
             for _ in range(2):
                 corrected |= _follow(spark, runtime_of(beside, lake), now, listener)
         if not delta.exists(lake.table(beside)):
-            raise ViewError(
+            raise OperatorError(
                 f"there is nothing yet that view {operator.name!r} could be built from; run `tidemark run "
                 f"{pipeline.name}` first."
             )
@@ -133,7 +133,7 @@ def rebuild_held(spark: SparkSession, lake: Lake, operator: Operator, now: Calla
 
     Raises:
         LeaseError: another process builds the same.
-        ViewError: what is published cannot all be computed again, as its logs have lost days by their retention.
+        OperatorError: what is published cannot all be computed again, as its logs have lost days by their retention.
     """
     check_can_rebuild(lake, operator)
     beside = next_of(operator)

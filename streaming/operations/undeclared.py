@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from streaming.base import DeclarationError, SavepointError, ViewError
+from streaming.base import DeclarationError, OperatorError, SavepointError
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.operations.rebuild import OF_STREAMS
@@ -52,7 +52,7 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[Undec
     Raises:
         DeclarationError: it is still declared.
         SavepointError: a savepoint needs its tables.
-        ViewError: there is no table of it.
+        OperatorError: there is no table of it.
         LeaseError: the pipeline beside whose log they lie is running.
     """
     for pipeline in pipelines:
@@ -69,7 +69,7 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[Undec
     left = [(pipeline, table) for pipeline in pipelines for table in undeclared_tables(lake, pipeline)]
     removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]
     if not removed:
-        raise ViewError(
+        raise OperatorError(
             f"no table in {lake.root!r} was left by a view or delivery {operator!r}; left are those of: "
             f"{', '.join(sorted({table.operator for _, table in left})) or 'none'}."
         )

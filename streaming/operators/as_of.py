@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from streaming.base import NoVersionError, ViewError
+from streaming.base import NoVersionError, OperatorError
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import Batch
@@ -25,10 +25,10 @@ def check_followed(operator: Operator, through: int, newest: Batch | None) -> No
     """Refuse to read an operator that is `through` a batch as of a newer one, the `newest`.
 
     Raises:
-        ViewError: with the command that follows.
+        OperatorError: with the command that follows.
     """
     if newest is not None and newest.number > through:
-        raise ViewError(
+        raise OperatorError(
             f"{operator.kind_name} {operator.name!r} is at batch {through} of its log, so it cannot be read as of "
             f"batch {newest.number} yet; run `tidemark run {operator.folder}` first, or choose an older batch."
         )

@@ -105,10 +105,11 @@ def each_day(
         others = "1 other is" if len(corrected) == 1 else f"{len(corrected)} others are"
         raise CorrectionsFailed(
             f"{counted(len(failed), 'day')} of {operator.kind_name} {operator.name!r} cannot be corrected, {others}: "
-            f"{reasons}. What was published of them stays as it was; correct the cause and run `tidemark correct "
-            f"{operator.folder}` again.",
-            failed,
-            corrected,
+            f"{reasons}. What was published of them stays as it was",
+            f"correct the cause and run `tidemark correct {operator.folder}` again.",
+            operator=operator.name,
+            failed=failed,
+            corrected=corrected,
         ) from next(iter(failed.values()))
     return corrected
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from deltalake import DeltaTable
 
-from streaming.base import ViewError, counted
+from streaming.base import OperatorError, counted
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.tables import delta
@@ -85,11 +85,11 @@ def require_table(lake: Lake, operator: Operator, suffix: str) -> DeltaTable:
     """The operator's own table, or one beside it, as they go together now.
 
     Raises:
-        ViewError: it is not there yet.
+        OperatorError: it is not there yet.
     """
     table = open_side(lake, operator, suffix) if suffix else delta.open_table(lake.table(operator))
     if table is None:
-        raise ViewError(
+        raise OperatorError(
             f"{operator.kind_name} {operator.name!r} has no table {lake.table(operator, suffix)!r} yet; run "
             f"`tidemark run {operator.folder}` first, or point TIDEMARK_HOME to the lake that has it."
         )

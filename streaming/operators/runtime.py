@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, DeclarationError, ViewError, date_literal
+from streaming.base import DAY, DeclarationError, OperatorError, date_literal
 from streaming.declare import FAILED, Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after, dropped_days, require_log
@@ -68,7 +68,7 @@ class OperatorRuntime(ABC):
         """Refuse tables that another declaration made, or another version of the platform.
 
         Raises:
-            ChangedDeclaration, ViewError: with the way out.
+            ChangedDeclaration, OperatorError: with the way out.
         """
 
     def analyse(self, logs: Mapping[str, DataFrame]) -> None:
@@ -132,7 +132,7 @@ class OperatorRuntime(ABC):
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         """The frames that people may look at, by name, in an order for people; the first is the one to begin with.
 
-        A function raises ViewError where its table is not there.
+        A function raises OperatorError where its table is not there.
         """
 
     def versions(self) -> Mapping[str, int]:
@@ -219,9 +219,9 @@ class OperatorRuntime(ABC):
         """Replace the corrections of each of `days`; returns the corrected results per day.
 
         Raises:
-            ViewError: an operator of this kind has no corrections.
+            OperatorError: an operator of this kind has no corrections.
         """
-        raise ViewError(f"operator {self.operator.name!r} has no corrections; nothing of it waits for late rows.")
+        raise OperatorError(f"operator {self.operator.name!r} has no corrections; nothing of it waits for late rows.")
 
     # Auditing
 
@@ -287,7 +287,7 @@ def frame(spark: SparkSession, lake: Lake, operator: Operator, what: str | None 
 
     Raises:
         DeclarationError: the operator has nothing of that name.
-        ViewError: its table is not there yet.
+        OperatorError: its table is not there yet.
     """
     readable = runtime_of(operator, lake).readable
     name = next(iter(readable)) if what is None else what
@@ -325,13 +325,13 @@ def check_whole(lake: Lake, operator: Operator, days: Iterable[date]) -> None:
     """Refuse to compute days again of which the logs have not all rows any more.
 
     Raises:
-        ViewError: what is published of these days stays as it is.
+        OperatorError: what is published of these days stays as it is.
     """
     since = whole_since(lake, operator)
     gone = [] if since is None else sorted(day for day in days if day < since)
     if gone:
         named = f"{gone[0]}" if len(gone) == 1 else f"{len(gone):,} days from {gone[0]} to {gone[-1]}"
-        raise ViewError(
+        raise OperatorError(
             f"{operator.kind_name} {operator.name!r} cannot be corrected on {named}: rows of days before {since} were "
             "dropped by the retention of what it reads, and what is left of them would take the place of numbers that "
             "count all. What is published of these days stays as it is; choose days from then on."
@@ -342,11 +342,11 @@ def check_can_rebuild(lake: Lake, operator: Operator) -> None:
     """Refuse to put what can be computed again in place of all that was published.
 
     Raises:
-        ViewError: a log that it reads has lost days; with what can be done.
+        OperatorError: a log that it reads has lost days; with what can be done.
     """
     since = whole_since(lake, operator)
     if since is not None:
-        raise ViewError(
+        raise OperatorError(
             f"{operator.kind_name} {operator.name!r} cannot be built anew: rows of days before {since} were dropped by "
             "the retention of what it reads, so what it has published of them would be lost. Give the old declaration "
             f"back, and it goes on; or build it beside with `tidemark rebuild {operator.name} --as NAME`, which has "

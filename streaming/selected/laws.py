@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, ViewError
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, OperatorError
 from streaming.declare import ELEMENT, FAILED, Selected, Side, Stream
 from streaming.lake import Lake
 from streaming.log import valid
@@ -37,11 +37,11 @@ def audit_selected(
     """The laws: what came to each filter was kept or removed, and each table holds what was kept and nothing else.
 
     Raises:
-        ViewError: nothing is selected yet.
+        OperatorError: nothing is selected yet.
     """
     selected = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
-        raise ViewError(
+        raise OperatorError(
             f"selection {selected.name!r} has selected nothing yet at {lake.table(selected)!r}; run `tidemark run "
             f"{selected.folder}` first."
         )

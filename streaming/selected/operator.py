@@ -94,7 +94,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         """The rows of an output, in the order of the log.
 
         Raises:
-            ViewError: nothing is selected yet.
+            OperatorError: nothing is selected yet.
         """
         selected = self.operator
         table = require_table(self.lake, selected, suffix)

@@ -11,7 +11,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_us
 from tenacity import stop_when_event_set as stop_when_set
 from tenacity import wait_exponential_jitter as backoff
 
-from streaming.base import FencedError, ProgressError, QueryFailed, SinkError, StreamingError, ViewError
+from streaming.base import FencedError, OperatorError, ProgressError, QueryFailed, SinkError, StreamingError
 from streaming.declare import Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
@@ -93,7 +93,7 @@ class Delivering:
             except Paused as paused:
                 self.paused[name] = paused.reason
                 return False
-            except (ViewError, ProgressError, QueryFailed) as refused:
+            except (OperatorError, ProgressError, QueryFailed) as refused:
                 self.paused[name] = refused
                 return False
             except FencedError:
@@ -138,7 +138,7 @@ class Delivering:
             try:
                 with explained(runtime.delivery):
                     written = runtime.deliver(self._spark)
-            except (ViewError, ProgressError, QueryFailed) as refused:
+            except (OperatorError, ProgressError, QueryFailed) as refused:
                 raise Paused(refused) from refused
             self._observer.committed(name, written, None)
 

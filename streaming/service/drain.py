@@ -81,7 +81,7 @@ def drain(
         LeaseError: the pipeline runs already, or the lake cannot be written.
         SourceError: the source is missing, or lost something while it was read.
         CheckpointError: a checkpoint does not belong to its table.
-        ViewError, ChangedDeclaration: tables of a view are not of its declaration.
+        OperatorError, ChangedDeclaration: tables of a view are not of its declaration.
         QueryFailed, FunctionError: a query or a step ended with an error; running again goes on where it stopped.
     """
     drained = drain_unpaused(spark, lake, pipeline, end_of_input=end_of_input, progress=progress, watch=watch, now=now)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from streaming.base import ChangedDeclaration, StreamingError, ViewError
+from streaming.base import ChangedDeclaration, OperatorError, StreamingError
 from streaming.declare import CHANGES, PROGRESS, Operator, Pipeline
 from streaming.deliveries import ledger_of
 from streaming.lake import Lake
@@ -75,7 +75,7 @@ class PausedOperators:
         self._pauses.pop(operator.name, None)
         try:
             runtime.check()
-        except ViewError as refused:
+        except OperatorError as refused:
             if isinstance(refused, ChangedDeclaration) and self._begins_anew(runtime):
                 _log.info("%s %r had published nothing, and begins by its new declaration", *_named(operator))
             else:
@@ -147,7 +147,7 @@ class PausedOperators:
         name = runtime.operator.name
         self.check(runtime)
         if name in self._pauses:
-            refused = ViewError(
+            refused = OperatorError(
                 f"{runtime.operator.kind_name} {name!r} was built anew from another declaration than this process "
                 f"has, and waits for one that has it; `tidemark restart {self._pipeline.name}` starts it."
             )

@@ -21,6 +21,10 @@ from streaming.service.http import Application, Start, answer_json, server
 LATEST = "latest"
 """The first part of the path of every question for latest values."""
 
+_STATUS = {NotThere: HTTPStatus.NOT_FOUND, QueryError: HTTPStatus.BAD_REQUEST}
+"""The status of an answer by the error that is told instead of rows."""
+_UNREADABLE = HTTPStatus.SERVICE_UNAVAILABLE
+
 _LIMIT = "_limit"
 _MOST_ROWS = 1_000
 
@@ -42,15 +46,12 @@ class LatestValues:
         self._now = now
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """One answer, always a JSON object; with `error` where there is none."""
+        """One answer, always a JSON object; with `error`, its code and its facts where there is none."""
         try:
             status, document = HTTPStatus.OK, self._answer(environ)
-        except NotThere as error:
-            status, document = HTTPStatus.NOT_FOUND, {"error": str(error)}
-        except QueryError as error:
-            status, document = HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except StreamingError as error:
-            status, document = HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
+            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), _UNREADABLE)
+            document = {"error": str(error), **error.to_json()}
         # One question that fails, whatever the reason, must not end the answers to all others.
         except Exception:
             _log.exception("a question for latest values could not be answered: %s", environ.get("PATH_INFO"))

@@ -235,9 +235,11 @@ class _RestSink(Sink):
         is_final = whole or rows == 1
         if not self._answers.is_refused(status) or (is_final and self._refuses_everything(key, status)):
             raise SinkError(
-                f"{self._address} answers {_told(answer)}. The batch is sent again; where the status is about rows, or "
-                "means that they are there, name it in `refused` or `done` of Rest.",
-                retry_after(answer.headers),
+                f"{self._address} answers {_told(answer)}. The batch is sent again",
+                "where the status is about rows, or means that they are there, name it in `refused` or `done` of Rest.",
+                address=self._address,
+                value=status,
+                retry_after=retry_after(answer.headers),
             )
         if rows == 1:
             yield RefusedRow(first, _told(answer))

@@ -70,11 +70,12 @@ def opened(uri: str, version: int | None = None) -> DeltaTable:
     if not (number.isdecimal() and int(number) <= FORMAT):
         raise FormatError(
             f"table {uri!r} has format {number}, and this release, Tidemark {RELEASE}, knows formats up to {FORMAT}: a "
-            f"newer release has made it. Nothing was read or changed. Install that release here, too, with `pip "
-            f"install --upgrade {DISTRIBUTION}`, or point TIDEMARK_HOME to another lake.",
-            uri,
-            number,
-            FORMAT,
+            f"newer release has made it. Nothing was read or changed.",
+            f"Install that release here, too, with `pip install --upgrade {DISTRIBUTION}`, or point TIDEMARK_HOME to "
+            "another lake.",
+            table=uri,
+            value=number,
+            known=FORMAT,
         )
     return table
 

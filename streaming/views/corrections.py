@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, DAY, RETRACTED, WINDOW, ViewError, date_literal, from_micros, literal
+from streaming.base import BATCH, DAY, RETRACTED, WINDOW, OperatorError, date_literal, from_micros, literal
 from streaming.declare import CORRECTIONS, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log
@@ -172,13 +172,13 @@ def correct(
 
     Raises:
         LogError: one of the streams has no log yet.
-        ViewError: late rows are dropped by the declaration, or rows of a day were dropped by a log's retention.
+        OperatorError: late rows are dropped by the declaration, or rows of a day were dropped by a log's retention.
         ChangedDeclaration: it is not the one that made the tables.
         FencedError: the tables were built anew meanwhile.
         CorrectionsFailed: days for which something cannot be computed, once all others are corrected.
     """
     if not operator.corrected:
-        raise ViewError(
+        raise OperatorError(
             f"{operator.kind_name} {operator.name!r} is declared with late='drop', so nothing is corrected; declare "
             "late='correct' to have its late rows counted, they are all in the logs."
         )

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import RETRACTED, DeclarationError, ViewError, literal
+from streaming.base import RETRACTED, DeclarationError, OperatorError, literal
 from streaming.declare import CORRECTIONS, UPDATES, OverWindows
 from streaming.lake import Lake
 from streaming.log import head
@@ -83,13 +83,13 @@ def read_first(spark: SparkSession, lake: Lake, operator: OverWindows, version: 
     As of batches of the logs those of the windows that the clock had closed by them.
 
     Raises:
-        ViewError: nothing is published yet, or not up to those batches.
+        OperatorError: nothing is published yet, or not up to those batches.
     """
     uri = lake.table(operator)
     table = delta.open_table(uri, version)
     if table is None:
         until = "" if len(operator.reads) == 1 else ", until each of its streams has rows"
-        raise ViewError(
+        raise OperatorError(
             f"{operator.kind_name} {operator.name!r} is not built yet at {uri!r}; run `tidemark run {operator.folder}` "
             f"first{until}, or point TIDEMARK_HOME to the lake that has it."
         )

@@ -51,7 +51,7 @@ class WindowLaws(Generic[Of]):
     Pairs are on time or late, first results are of those on time, current ones of all, corrections repeat.
 
     Raises:
-        ViewError: nothing is published yet.
+        OperatorError: nothing is published yet.
     """
 
     of = "rows"

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError, from_micros, interval, literal, told
+from streaming.base import WINDOW, OperatorError, from_micros, interval, literal, told
 from streaming.declare import CORRECTIONS, EACH_BATCH, FAILED, OPEN, STATE, UPDATES, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, OperatorCounts, read_log, valid
@@ -172,7 +172,7 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
         operator, corrections = self.operator, read_corrections(spark, self.lake, self.operator)
         if corrections is None:
             uri = self.lake.corrections(operator)
-            raise ViewError(
+            raise OperatorError(
                 f"{operator.kind_name} {operator.name!r} has no corrections at {uri!r} yet; run `tidemark correct "
                 f"{operator.folder}` first, or point TIDEMARK_HOME to the lake that has them."
             )
@@ -269,7 +269,7 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
     def _updates(self, spark: SparkSession) -> DataFrame:
         view, updates = self.operator, read_updates(spark, self.lake, self.operator)
         if updates is None:
-            raise ViewError(
+            raise OperatorError(
                 f"view {view.name!r} has no updates at {self.lake.updates(view)!r}; they are what late='update' makes "
                 f"of late pairs, and it has late={view.late!r}."
             )
@@ -341,16 +341,16 @@ def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     """The open windows as they were last written.
 
     Raises:
-        ViewError: the view keeps none, or has not run yet.
+        OperatorError: the view keeps none, or has not run yet.
     """
     if lake.cut is not None:
-        raise ViewError(
+        raise OperatorError(
             f"the open windows of view {view.name!r} are written whole each time, so there are none as of an older "
             "batch; read its current results as of one, or its open windows as they are now."
         )
     uri, table = lake.open(view), open_side(lake, view, OPEN)
     if table is None:
-        raise ViewError(
+        raise OperatorError(
             f"view {view.name!r} has no table of open windows at {uri!r}; declare early='each batch' or an interval, "
             f"then run `tidemark run {view.of.name}`, or point TIDEMARK_HOME to the lake that has it."
         )
@@ -361,10 +361,10 @@ def _check_position(view: Windowed, table: DeltaTable | None) -> None:
     """Refuse a table of an older version of the platform, which does not say how far it is.
 
     Raises:
-        ViewError: with the way out.
+        OperatorError: with the way out.
     """
     if table is not None and not Progress.of(view, table).has_begun and table.get_add_actions().num_rows:
-        raise ViewError(
+        raise OperatorError(
             f"the tables of view {view.name!r} are of an older version of Tidemark, which kept elsewhere how far they "
             f"are. Build them anew from the log, which stays as it is, with `tidemark rebuild {view.name}`."
         )

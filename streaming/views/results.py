@@ -25,7 +25,7 @@ from streaming.base import (
     ORIGIN,
     RETRACTED,
     WINDOW,
-    ViewError,
+    OperatorError,
     constant,
     date_literal,
     earlier,
@@ -363,11 +363,11 @@ def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:
     window counts 0 rows, and its other aggregates are null. A later result is kept as it is, without rows in between.
 
     Raises:
-        ViewError: the view's windows do not tile time, or it computes something else than aggregates.
+        OperatorError: the view's windows do not tile time, or it computes something else than aggregates.
     """
     window = view.window
     if not isinstance(window, Tumbling) or view.function is not None:
-        raise ViewError(
+        raise OperatorError(
             f"view {view.name!r} has {type(window).__name__} windows"
             f"{'' if view.function is None else ' and a function'}; empty windows are known for aggregates over "
             "Tumbling(...) only."
@@ -435,10 +435,10 @@ def duplicates(log: DataFrame, view: Windowed) -> DataFrame:
     Keys, `window_start`, `window_end`, the stream's columns, and `_copy` (2 for the second of its kind).
 
     Raises:
-        ViewError: the view counts every row.
+        OperatorError: the view counts every row.
     """
     if not view.distinct:
-        raise ViewError(f"view {view.name!r} counts every row; declare distinct=(...) to count copies once.")
+        raise OperatorError(f"view {view.name!r} counts every row; declare distinct=(...) to count copies once.")
     copies = members(group(pairs(log, view), view), view)
     others = (name for name in view.of.columns if name not in view.by)
     return copies.where("_copy > 1").select(

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, Pipeline, log
 from streaming.audit.laws import audit
-from streaming.base.errors import ViewError
+from streaming.base.errors import OperatorError
 from streaming.operations.doctor import heal
 from streaming.operations.rebuild import rebuild
 from tests.support.feeds import readings
@@ -32,7 +32,7 @@ def test_its_views_are_built_anew_from_its_log_which_goes_on(spark: SparkSession
     there = len(log.read_batches(old, kept))
 
     with pytest.raises(
-        ViewError, match=r"view 'kept_by_ten' are of an older version of Tidemark.*`tidemark rebuild kept_by_ten`"
+        OperatorError, match=r"view 'kept_by_ten' are of an older version of Tidemark.*`tidemark rebuild kept_by_ten`"
     ):
         run(spark, old, both, readings(NEW[0]))
     assert len(log.read_batches(old, kept)) == there + 1, "the log goes on meanwhile"

@@ -13,7 +13,7 @@ from docs.examples import allowed_lateness, arrivals
 from docs.examples.late_counts import count_by_sensor, count_in_time, dropping, pipeline
 from docs.examples.late_counts import readings as stream
 from streaming import Pipeline, drain, log
-from streaming.base.errors import ViewError
+from streaming.base.errors import OperatorError
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results, read_first
@@ -122,7 +122,7 @@ def test_l1_dropped_rows_change_nothing_create_nothing_and_are_counted(spark: Sp
     assert tuples(late, "id", "event_time") == [("b", at(3))]
     assert sum((batch.late or {}).get("count_in_time", 0) for batch in log.read_batches(dropped, stream)) == 1
     assert plan(spark, dropped, count_in_time) == []
-    with pytest.raises(ViewError, match="declared with late='drop', so nothing is corrected"):
+    with pytest.raises(OperatorError, match="declared with late='drop', so nothing is corrected"):
         correct(spark, dropped, count_in_time, [T0.date()], lambda: NOW)
 
 

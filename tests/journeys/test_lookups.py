@@ -27,7 +27,7 @@ from streaming import (
     Table,
 )
 from streaming.audit.laws import audit
-from streaming.base.errors import ViewError
+from streaming.base.errors import OperatorError
 from streaming.declare.operator import Operator
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log
@@ -163,7 +163,7 @@ def test_a6_what_was_answered_stays_though_the_table_changes_and_each_row_tells_
     assert rows(spark, asked.lake, asked.rooms, "room", "_batch")[3:] == [("room_9", 1)]
     fresh = tuples(runtime_of(asked.rooms, asked.lake).readable["current"](spark), "_asked_at", "_answered_at")
     assert fresh == [(NOW, NOW)] * 4
-    with pytest.raises(ViewError, match="'rooms' cannot be built anew: its answers were given once"):
+    with pytest.raises(OperatorError, match="'rooms' cannot be built anew: its answers were given once"):
         rebuild(spark, asked.lake, asked.pipeline, asked.rooms)
 
 

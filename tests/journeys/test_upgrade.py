@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.audit.laws import audit
-from streaming.base.errors import FormatError, ViewError
+from streaming.base.errors import FormatError, OperatorError
 from streaming.lake.lake import Lake
 from streaming.log import head
 from streaming.operations.doctor import examine, heal
@@ -30,7 +30,7 @@ def contents(spark: SparkSession, lake: Lake, kept: OldLake) -> dict[str, list[t
     for operator in (operator for pipeline in kept.pipelines for operator in pipeline.operators):
         for what, read in runtime_of(operator, lake).readable.items():
             # What is not declared, such as updates, is not there.
-            with suppress(ViewError):
+            with suppress(OperatorError):
                 rows = tuples(read(spark).drop("_written_at", "_origin", "_left_origin", "_right_origin"))
                 tables[f"{operator.name} {what}"] = sorted(rows, key=repr)
         assert any(tables[name] for name in tables if name.startswith(f"{operator.name} "))

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from docs.examples import arrivals, integers, metrics, page_views, sales, traffic, window_shapes
 from docs.examples.sensors import mean_by_5_seconds, mean_by_second, pipeline
 from streaming import Lake, Pipeline, Stream, drain, log
-from streaming.base.errors import ViewError
+from streaming.base.errors import OperatorError
 from streaming.declare.windowed import Windowed
 from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
@@ -297,7 +297,7 @@ def test_w24_zeros_are_given_per_key_and_only_to_counts(spark: SparkSession) -> 
         ("b", at(10), at(20), 3, 0.5),
         ("b", at(20), at(30), 0, None),
     ]
-    with pytest.raises(ViewError, match=r"'bursts' has SessionWindow windows; empty windows are known .* Tumbling"):
+    with pytest.raises(OperatorError, match=r"'bursts' has SessionWindow windows; empty windows are known .* Tumbling"):
         filled(first, arrivals.bursts, at(30))
 
 

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from docs.examples.orders import orders_per_day, pipeline
 from quality import (
     GateClosed,
-    NotBuiltYet,
     Pins,
     QualityError,
     all_verdicts,
@@ -26,6 +25,7 @@ from quality import (
     store_verdicts,
     verdicts_for,
 )
+from streaming.base.errors import NotBuiltYet
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct
 from tests.support.instants import NOW

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from streaming.base import LogError, ViewError, counted, utc_now
+from streaming.base import LogError, OperatorError, counted, utc_now
 from streaming.declare import Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import Cursor, ledger_of, outbox_of
 from streaming.lake import Lake
@@ -153,7 +153,7 @@ def examine_operator(lake: Lake, operator: Operator) -> Iterator[Ailment]:
         return
     try:
         runtime.check()
-    except ViewError as changed:
+    except OperatorError as changed:
         yield Ailment("another declaration", uri, str(changed).partition(" Give ")[0], rebuild)
     for stream in operator.follows:
         newest, through = head(lake, stream), runtime.through()[stream.name]

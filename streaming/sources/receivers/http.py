@@ -106,7 +106,9 @@ class HttpPoll(Connector):
                 if not answer.is_success:
                     raise ReceiverError(
                         f"{self.address} answers {answer.status_code} {answer.reason_phrase}.",
-                        retry_after(answer.headers),
+                        address=self.address,
+                        value=answer.status_code,
+                        retry_after=retry_after(answer.headers),
                     )
                 return self._body(answer), answer.headers
         except httpx.HTTPError as error:

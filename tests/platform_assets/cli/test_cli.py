@@ -52,7 +52,7 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
     assert (code, stamped in output) == (0, True), output
     assert output.count("heartbeat") == 1
     code, output = tidemark("show flights corrections")
-    assert (code, "ViewError" in output, "Next" in output) == (1, True, False)
+    assert (code, "OperatorError" in output, "Next" in output) == (1, True, False)
     code, output = tidemark("correct flights")
     assert (code, "2013-01-01: 1 window corrected" in output) == (0, True)
     code, output = tidemark("correct flights")
@@ -87,9 +87,12 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("show flights", "ViewError: view 'departures_by_origin' is not built yet at '{lake}/flights/departures_by_"),
+        (
+            "show flights",
+            "OperatorError: view 'departures_by_origin' is not built yet at '{lake}/flights/departures_by_",
+        ),
         ("show flights log", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
-        ("show flights first", "ViewError: view 'departures_by_origin' is not built yet at '{lake}/flights/"),
+        ("show flights first", "OperatorError: view 'departures_by_origin' is not built yet at '{lake}/flights/"),
         ("show flights corrections", "has no corrections at '{lake}/flights/departures_by_origin_corrections' yet"),
         ("show flights updates", "has no updates at '{lake}/flights/departures_by_origin_updates'"),
         ("show flights open", "has no table of open windows at '{lake}/flights/departures_by_origin_open'"),

@@ -7,8 +7,8 @@ import pytest
 from platform_assets.cli.exit_codes import ExitCode, table_of_codes
 from platform_assets.cli.failures import exit_code
 from platform_assets.errors import BadDay
-from quality.errors import GateClosed, NotBuiltYet, Reason
-from streaming.base.errors import LeaseError
+from quality.errors import GateClosed, Reason
+from streaming.base.errors import LeaseError, NotBuiltYet
 
 CLOSED = GateClosed([Reason("missing", "flights/log", 1, "unique", None, "it has no verdict")], "Judge first.")
 

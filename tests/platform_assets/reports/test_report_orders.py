@@ -20,10 +20,10 @@ from platform_assets.reports.publication import outdated_files, read_publication
 from platform_assets.reports.publish import is_up_to_date, judge_and_publish, publish, sources_as_of
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
-from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, verdicts_for
+from quality import GateClosed, Pins, Suite, always, pin, unique, verdicts_for
 from quality.tables import write_rows
 from streaming import Tumbling
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import DeclarationError, NotBuiltYet
 from streaming.lake.lake import Lake
 from streaming.tables.history import commit_history
 from streaming.views.corrections import correct

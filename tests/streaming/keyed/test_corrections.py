@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.audit.laws import audit
-from streaming.base.errors import ViewError
+from streaming.base.errors import OperatorError
 from streaming.declare.delivery import Delivery
 from streaming.declare.keyed import Keyed
 from streaming.declare.pipeline import Pipeline
@@ -165,9 +165,9 @@ def test_without_idle_nothing_is_corrected_and_the_way_out_is_told(spark: SparkS
     endless = runtime_of(replace(calm, idle=None), first_corrected)
     assert endless.plan(spark) == []
     assert "corrections" not in endless.readable
-    with pytest.raises(ViewError, match=r"'told' has no idle.*idle='1 day', and run `tidemark rebuild told`"):
+    with pytest.raises(OperatorError, match=r"'told' has no idle.*idle='1 day', and run `tidemark rebuild told`"):
         endless.correct(spark, [], lambda: NOW)
-    with pytest.raises(ViewError, match="of order 'arrival', in which late rows come like all others"):
+    with pytest.raises(OperatorError, match="of order 'arrival', in which late rows come like all others"):
         runtime_of(replace(calm, order="arrival"), first_corrected).correct(spark, [], lambda: NOW)
 
 

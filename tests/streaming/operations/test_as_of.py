@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming import agg
 from streaming.audit.laws import audit
-from streaming.base.errors import LeaseError, LogError, SavepointError, ViewError
+from streaming.base.errors import LeaseError, LogError, OperatorError, SavepointError
 from streaming.base.intervals import utc_now
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
@@ -121,7 +121,7 @@ def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest
     land_all(lake, readings, payloads("a@70=1"), payloads("a@80=1"))
     drain(spark, lake, Pipeline(readings, (sums,)), now=lambda: NOW)
     with pytest.raises(
-        ViewError, match=r"'sums' has no version as of batch 3 of readings: .* those of: batch [24] of readings"
+        OperatorError, match=r"'sums' has no version as of batch 3 of readings: .* those of: batch [24] of readings"
     ):
         shown(spark, lake.as_of({"readings": 3}), sums, "current")
     assert shown(spark, lake.as_of({"readings": 2}), sums, "current") == then[2]["sums", "current"]

@@ -16,7 +16,7 @@ from docs.examples.late_counts import count_by_sensor
 from docs.examples.late_counts import readings as stream
 from streaming import agg
 from streaming.audit.laws import audit
-from streaming.base.errors import DeclarationError, FencedError, LogError, ViewError
+from streaming.base.errors import DeclarationError, FencedError, LogError, OperatorError
 from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
@@ -183,7 +183,9 @@ def test_a_process_with_the_old_declaration_puts_the_new_view_in_place_and_asks_
     lake, after = built(spark, Lake(str(tmp_path / "lake")), BEFORE), REBUILT["fixed windows"]
     fresh = built(spark, Lake(str(tmp_path / "fresh")), after)
     put_beside(lake, fresh, after)
-    with pytest.raises(ViewError, match=r"from another declaration than this process has.*`tidemark restart readings`"):
+    with pytest.raises(
+        OperatorError, match=r"from another declaration than this process has.*`tidemark restart readings`"
+    ):
         run(spark, lake, pipeline_of(BEFORE), LATER)
     run(spark, lake, pipeline_of(after))
     run(spark, fresh, pipeline_of(after), LATER)

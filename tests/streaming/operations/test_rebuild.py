@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from docs.examples.late_counts import count_by_sensor
 from docs.examples.late_counts import readings as stream
 from streaming import agg, log
-from streaming.base.errors import ChangedDeclaration, DeclarationError, ViewError
+from streaming.base.errors import ChangedDeclaration, DeclarationError, OperatorError
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
@@ -161,7 +161,9 @@ def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they
     ]
     with pytest.raises(DeclarationError, match=r"'counted' is declared in pipeline 'readings'.*Nothing was removed"):
         drop(lake, [renamed], "counted")
-    with pytest.raises(ViewError, match="left by a view or delivery 'nonesuch'; left are those of: count_by_sensor"):
+    with pytest.raises(
+        OperatorError, match="left by a view or delivery 'nonesuch'; left are those of: count_by_sensor"
+    ):
         drop(lake, [renamed], "nonesuch")
 
     declared = {path for path in everything_below(lake) if "/count_by_sensor" not in path}

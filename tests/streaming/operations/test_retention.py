@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from streaming import agg
 from streaming.audit.laws import audit
-from streaming.base.errors import ErasureError, LogError, ViewError
+from streaming.base.errors import ErasureError, LogError, OperatorError
 from streaming.declare.delivery import Delivery
 from streaming.declare.enriched import Enriched, LookupRequest
 from streaming.declare.joined import Joined
@@ -243,9 +243,9 @@ def test_an_audit_finds_what_is_lost_besides(spark: SparkSession, scenario: Scen
 @pytest.mark.long
 def test_nothing_published_is_computed_of_what_is_left(spark: SparkSession, scenario: Scenario) -> None:
     lake = scenario.lake
-    with pytest.raises(ViewError, match="rows of days before 2026-01-03 were dropped"):
+    with pytest.raises(OperatorError, match="rows of days before 2026-01-03 were dropped"):
         runtime_of(hours, lake).correct(spark, [day(1)], lambda: LATER)
-    with pytest.raises(ViewError, match=r"cannot be built anew.*--as NAME"):
+    with pytest.raises(OperatorError, match=r"cannot be built anew.*--as NAME"):
         rebuild(spark, lake, pipeline, warm)
     with pytest.raises(ErasureError, match="has results of rows of days before"):
         erase(spark, lake, pipeline, Person("id", "a"))

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType, TimestampType
 
-from streaming.base.errors import FencedError, ViewError
+from streaming.base.errors import FencedError, OperatorError
 from streaming.base.intervals import to_micros
 from streaming.declare.enriched import Enriched
 from streaming.declare.operator import PENDING, STATE, Operator
@@ -59,7 +59,7 @@ def test_a_function_with_rules_has_versions_as_of_the_batches_of_its_data(lake: 
     assert table is not None
     assert version_through(lake.as_of({data: 0, control: 7}), jumps_by_rule, table) == 1
     assert version_through(lake.as_of({data: 2, control: 7}), jumps_by_rule, table) == 2
-    with pytest.raises(ViewError, match=f"as of batch 1 of {data}: .* has those of: batch 2 of {data}, batch 0"):
+    with pytest.raises(OperatorError, match=f"as of batch 1 of {data}: .* has those of: batch 2 of {data}, batch 0"):
         version_through(lake.as_of({data: 1, control: 7}), jumps_by_rule, table)
 
 

@@ -235,7 +235,7 @@ def test_the_next_attempt_is_later_each_time_and_not_before_the_target_asks_for_
             self.outcome = self
 
         def exception(self) -> SinkError:
-            return SinkError("away", asked)
+            return SinkError("away", retry_after=asked)
 
     waits = [_wait(Attempt(number)) for number in range(1, 12)]  # type: ignore[arg-type]
     assert waits[0] >= least

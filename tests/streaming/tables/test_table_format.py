@@ -58,7 +58,7 @@ def test_a_newer_format_is_refused_wherever_the_table_is_opened_and_nothing_is_c
     with pytest.raises(FormatError) as refused:
         use(uri)
     error = refused.value
-    assert (error.table, error.found, error.known) == (uri, number, FORMAT)
+    assert (error.table, error.value, error.known) == (uri, number, FORMAT)
     for part in (repr(uri), f"format {number}", f"Tidemark {RELEASE}", f"up to {FORMAT}", f"--upgrade {DISTRIBUTION}"):
         assert part in str(error)
     assert DeltaTable(uri).version() == 0

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from streaming.base import (
     ChangedDeclaration,
     DeclarationError,
+    FencedError,
     JarError,
     JavaError,
     LogError,
@@ -51,7 +52,7 @@ ORPHAN_STOPS_WITHIN = 10.0
 _SUPERVISOR_LOOKED_AT_EVERY = 0.5
 _LOGGED_EVERY = 60.0
 _ERROR_AT_MOST = 8_000
-_FINAL = (DeclarationError, ChangedDeclaration, SettingsError, JavaError, JarError, LogError)
+_FINAL = (DeclarationError, ChangedDeclaration, SettingsError, JavaError, JarError, LogError, FencedError)
 """Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
 
 _log = logging.getLogger("tidemark")

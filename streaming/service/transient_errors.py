@@ -7,7 +7,7 @@ import re
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from streaming.base import FunctionError, LeaseError, LogError, RewrittenError, SourceError, StoreError
+from streaming.base import FencedError, FunctionError, LeaseError, LogError, RewrittenError, SourceError, StoreError
 from streaming.spark import raised_in_workers
 
 _CAUSES = {
@@ -54,7 +54,7 @@ def transient_cause(error: BaseException) -> str | None:
     return None
 
 
-_OF_THE_PROCESS = (OSError, MemoryError, DeltaError, LeaseError, LogError, SourceError, RewrittenError)
+_OF_THE_PROCESS = (OSError, MemoryError, DeltaError, FencedError, LeaseError, LogError, SourceError, RewrittenError)
 _SPARK_IS_GONE = (
     "OutOfMemoryError",
     "GC overhead limit exceeded",

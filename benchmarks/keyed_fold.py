@@ -24,10 +24,8 @@ import pyarrow as pa
 
 from benchmarks.processes import peak_memory
 from streaming import BoundedOutOfOrderness, Files, Json, Key, Keyed, Stream
-from streaming.keyed.buckets import Buckets
-from streaming.keyed.partition import fold_partition
-from streaming.keyed.state_table import StoredState
-from streaming.keyed.tasks import BucketFile, WriteTables
+from streaming.keyed.state_table import Buckets, StoredState
+from streaming.keyed.tasks import BucketFile, WriteTables, fold_partition
 
 ROWS, KEYS, BATCH = 200_000, 100_000, 10_000
 _TIMES = 7

@@ -12,7 +12,6 @@ ROOMS = ("streaming", "quality", "platform_assets", "tidemark")
 
 LOADS = {
     # From the pipe of a process that this one started to call a function of the user's.
-    "streaming/lookups/frames.py": {"pickle.loads"},
     "streaming/lookups/calls.py": {"pickle.loads"},
     # From an option of Spark's reader, which the driver set a moment before; it is in no checkpoint.
     "streaming/sources/offsets/data_source.py": {"pickle.loads"},

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from streaming.base import DAY, FencedError, RedeliveryError, date_literal
 from streaming.declare import CHANGES, Delivery
 from streaming.deliveries.changing import NOTHING_CLOSED, ChangePosition, Changing, Look
-from streaming.deliveries.ledger_table import recorded_by
+from streaming.deliveries.ledger import recorded_by
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.deliveries.reader import ROW, with_places, without_places
 from streaming.lake import Lake

@@ -15,11 +15,22 @@ from pyspark.sql import functions as F
 from streaming.base import DAY, EPOCH, FencedError, RedeliveryError, SinkError, date_literal, interval
 from streaming.declare import CHANGES, Delivery, Operator
 from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.ledger import Ledger
-from streaming.deliveries.ledger_table import LedgerTable
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
-from streaming.deliveries.reader import READ_AT_ONCE, ROW, Reader, as_delivered, with_places, without_places
-from streaming.deliveries.slice import Slice, first_of, new, place_of, retried
+from streaming.deliveries.ledger import Ledger, LedgerTable
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.reader import (
+    READ_AT_ONCE,
+    ROW,
+    Reader,
+    Slice,
+    as_delivered,
+    first_of,
+    new,
+    place_of,
+    retried,
+    wanted,
+    with_places,
+    without_places,
+)
 from streaming.lake import Lake
 from streaming.tables import days_of, delta
 

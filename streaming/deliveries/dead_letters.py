@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from streaming.base import written
 from streaming.declare import DEAD, Delivery
-from streaming.deliveries.ledger_table import recorded_by
+from streaming.deliveries.ledger import recorded_by
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects

@@ -9,20 +9,10 @@ from datetime import date, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from streaming.declare import Delivery
-from streaming.deliveries.computed import chosen_rows
 from streaming.operators import comparable
 
 UNIT = "_unit"
 """The column that numbers the unit of a row."""
-
-
-def wanted(rows: DataFrame, delivery: Delivery) -> DataFrame:
-    """The rows that are to be delivered.
-
-    Changes are made of those results for which the condition holds: of a deleted one there is nothing to ask.
-    """
-    return rows if delivery.what == "current" else chosen_rows(rows, delivery, UNIT)
 
 
 @dataclass(frozen=True, order=True)

@@ -41,8 +41,7 @@ from streaming.declare import (
 )
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingOverWindows
-from streaming.deliveries.ledger import Ledger
-from streaming.deliveries.ledger_table import recorded_by
+from streaming.deliveries.ledger import Ledger, recorded_by
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,15 +14,17 @@ from pyspark.sql import functions as F
 
 from streaming.base import SinkError
 from streaming.declare import Delivery
-from streaming.deliveries.computed import selected_columns
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
-from streaming.sinks import CHANGE, REASON, REVISION, TIME
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.sinks import CHANGE, DELETE, FAILURE, REASON, REVISION, TIME
+from streaming.spark import failure_of, guarded
 
 ROW = "_row"
 """The column that numbers a row within its unit, of rows that are read one by one."""
 
 READ_AT_ONCE = 50_000
 """Rows that are read ahead, so that small batches do not each cost a query."""
+DeadLetter = Mapping[str, Any]
+"""A row of the table of dead letters."""
 
 
 class Reader:
@@ -92,6 +96,14 @@ class Reader:
         return rows.slice(before)
 
 
+def wanted(rows: DataFrame, delivery: Delivery) -> DataFrame:
+    """The rows that are to be delivered.
+
+    Changes are made of those results for which the condition holds: of a deleted one there is nothing to ask.
+    """
+    return rows if delivery.what == "current" else chosen_rows(rows, delivery, UNIT)
+
+
 def as_delivered(frame: DataFrame, delivery: Delivery, more: Mapping[str, Column] | None = None) -> DataFrame:
     """The columns of a batch, and `more`; why a row cannot be computed is among them where one may fail."""
     change_columns = [CHANGE, REASON] if delivery.what == "current" else []
@@ -135,3 +147,86 @@ def _after(rows: pa.Table, since: Cursor) -> Cursor:
 def _arrow(frame: DataFrame) -> pa.Table:
     # The rows of a batch come in many small pieces.
     return frame.toArrow().combine_chunks()
+
+
+def chosen_rows(rows: DataFrame, delivery: Delivery, beside: str) -> DataFrame:
+    """Those for which the condition holds, and those for which it cannot be judged, which become dead letters.
+
+    `beside` names any column of the rows, as everywhere here.
+    """
+    if delivery.where is None or not may_fail(delivery.where, delivery):
+        return rows if delivery.where is None else rows.where(delivery.where)
+    judged = guarded(_condition(delivery.where), beside)
+    return rows.where(judged.isNull() | judged["value"])
+
+
+def may_fail(sql: str, delivery: Delivery) -> bool:
+    """True if the SQL of a delivery is more than a column that it reads."""
+    return sql.strip("`") not in delivery.readable
+
+
+def value_of(name: str, delivery: Delivery, beside: str) -> Column:
+    """A column that is selected, null for the rows for which it cannot be computed."""
+    sql = delivery.selected[name]
+    return guarded(F.expr(sql), beside)["value"] if may_fail(sql, delivery) else F.expr(sql)
+
+
+def selected_columns(frame: DataFrame, delivery: Delivery, beside: str) -> list[Column]:
+    """The columns of a delivery, and where one or the condition may fail for a row of `frame` why it did."""
+    columns = [value_of(name, delivery, beside).alias(name) for name in delivery.selected]
+    failures = list(_failures(frame, delivery, beside))
+    return [*columns, *([F.coalesce(*failures).alias(FAILURE)] if failures else [])]
+
+
+def _failures(frame: DataFrame, delivery: Delivery, beside: str) -> Iterator[Column]:
+    changes = delivery.what == "current"
+    # Of a deleted result nothing but what identifies it counts.
+    is_there = F.col(CHANGE) != DELETE
+    if delivery.where is not None and may_fail(delivery.where, delivery):
+        why = failure_of(frame, "where", delivery.where, _condition(delivery.where), beside)
+        yield F.when(is_there, why) if changes else why
+    for name, sql in delivery.selected.items():
+        if may_fail(sql, delivery):
+            why = failure_of(frame, f"column {name!r}", sql, F.expr(sql), beside)
+            yield F.when(is_there, why) if changes and name not in delivery.identity else why
+
+
+def _condition(sql: str) -> Column:
+    return F.coalesce(F.expr(sql), F.lit(False))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows of a batch, the place of each in the table it is of, and how often each was tried before."""
+
+    rows: pa.Table
+    places: Sequence[Cursor]
+    tried: Sequence[int]
+
+
+def new(rows: pa.Table, since: Cursor) -> Slice:
+    """Rows that come from `since` on, for the first time."""
+    return Slice(rows, places_of(rows, since), [0] * rows.num_rows)
+
+
+def retried(spark: SparkSession, reader: Reader, dead: Sequence[DeadLetter]) -> Slice:
+    """The rows behind some dead letters, as the delivery selects them now; those not to be delivered are left out."""
+    tried = {place_of(row): int(row["attempt"]) for row in dead}
+    rows = reader.at(spark, list(tried))
+    pairs = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
+    places = [Cursor(unit, row) for unit, row in pairs]
+    return Slice(rows.drop_columns([ROW]), places, [tried[place] for place in places])
+
+
+def place_of(letter: DeadLetter) -> Cursor:
+    """The place of the row that a dead letter is of."""
+    return Cursor(letter["origin"]["unit"], letter["origin"]["row"])
+
+
+def first_of(dead: Sequence[DeadLetter], most: int) -> tuple[int, int]:
+    """The batch up to which dead letters, oldest first, are sent together, and how many those are.
+
+    About `most`, but all that one batch left.
+    """
+    through = int(dead[min(most, len(dead)) - 1]["batch"])
+    return through, sum(row["batch"] <= through for row in dead)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 
 from pyspark.sql import SparkSession
@@ -11,9 +12,7 @@ from streaming.base import RedeliveryError
 from streaming.declare import Delivery
 from streaming.deliveries.cutting import Cutting, ask_for_days, check_days, check_repeatable
 from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.delivery_progress import DeliveryProgress
-from streaming.deliveries.ledger import Ledger
-from streaming.deliveries.ledger_table import LedgerTable
+from streaming.deliveries.ledger import Ledger, LedgerTable
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.outboxes import outbox_of
 from streaming.lake import Lake
@@ -21,6 +20,20 @@ from streaming.operators import Written, clean_state
 from streaming.sinks import Delivered, NumberedBatch, RefusedRow, Sink
 
 _CLEANED_EVERY = 500
+
+
+@dataclass(frozen=True)
+class DeliveryProgress:
+    """The progress of a delivery: its batch and generation, rows sent and dead, and how far behind its table it is.
+
+    `behind`: units (batches, revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
+    """
+
+    generation: int
+    delivered: int
+    rows: int
+    dead: int
+    behind: int
 
 
 class DeliveryRuntime:

@@ -1,5 +1,5 @@
 """Two streams: pairs of rows within bounds of time, and rows that share a window."""
 
-from streaming.joins.current import current_rows, voided_rows, with_reasons
+from streaming.joins.frame import current_rows, voided_rows, with_reasons
 from streaming.joins.operator import JoinedRuntime
 from streaming.joins.windows import TwoSidedRuntime

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import and_
@@ -10,9 +12,11 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, DAY, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, constant
+from streaming.base import AT, BATCH, DAY, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, constant, literal
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined
+from streaming.operators import Progress
 from streaming.spark import first_failure, holds
+from streaming.tables import TimeRange, merged, shifted
 
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
@@ -21,6 +25,7 @@ ERROR = "_error"
 _AT = {"left": LEFT_AT, "right": RIGHT_AT}
 _KEPT = 50_000
 """Rows that one task keeps in memory at most, each of them twice, where no key has more of them at one time."""
+_PLACE, _WAS_ALONE = "_place", "_was_alone"
 
 
 def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
@@ -212,3 +217,89 @@ def _meeting_at(joined: Joined, side: Side) -> list[Column]:
 
 def _micros(length: timedelta) -> int:
     return length // MICROSECOND
+
+
+def current_rows(pairs: DataFrame, unmatched: DataFrame, outer_sides: tuple[Side, ...]) -> DataFrame:
+    """`pairs` and `unmatched` are the tables as they are; a row is known by where its source had it."""
+    return reduce(
+        DataFrame.unionByName, [pairs, *(_parted(pairs, unmatched, side, "left_anti") for side in outer_sides)]
+    )
+
+
+def voided_rows(pairs: DataFrame, unmatched: DataFrame, outer_sides: tuple[Side, ...]) -> DataFrame:
+    """Those of the `unmatched` that are not current any more, because they are in one of the `pairs`."""
+    return reduce(DataFrame.unionByName, [_parted(pairs, unmatched, side, "left_semi") for side in outer_sides])
+
+
+def with_reasons(current: DataFrame, unmatched: DataFrame, outer_sides: tuple[Side, ...]) -> DataFrame:
+    """With `_reason`: `correction` for a pair of a row that was told of alone, else `first`."""
+    corrects = F.lit(False)
+    for side in outer_sides:
+        origin, was_alone = F.col(ORIGIN)[side], f"{_WAS_ALONE}_{side}"
+        alone = unmatched.where(origin.isNotNull()).select(origin.alias(was_alone)).distinct()
+        current = current.join(alone, current[ORIGIN][side] == alone[was_alone], "left")
+        corrects |= F.col(was_alone).isNotNull()
+    is_pair = F.col(ORIGIN)["left"].isNotNull() & F.col(ORIGIN)["right"].isNotNull()
+    reason = F.when(is_pair & corrects, F.lit("correction")).otherwise(F.lit("first"))
+    return current.withColumn("_reason", reason).drop(*(f"{_WAS_ALONE}_{side}" for side in outer_sides))
+
+
+def _parted(pairs: DataFrame, unmatched: DataFrame, side: Side, how: str) -> DataFrame:
+    """The unmatched rows of a side that are in one of the pairs, or in none."""
+    origin = F.col(ORIGIN)[side]
+    matched = pairs.select(origin.alias(_PLACE))
+    own = unmatched.where(origin.isNotNull())
+    return own.join(matched, own[ORIGIN][side] == matched[_PLACE], how)
+
+
+@dataclass(frozen=True)
+class Due:
+    """The event times of rows of one side that are due in a step: in [since, before), and of new rows those before.
+
+    `since` is null where nothing was due yet; without `before` nothing is.
+    """
+
+    since: datetime | None
+    before: datetime | None
+    new: tuple[TimeRange, ...] = ()
+
+    @property
+    def ripe(self) -> list[TimeRange]:
+        """The times of rows, old or new, that the clock has passed in this step."""
+        start = FIRST_INSTANT if self.since is None else self.since
+        return [(start, self.before - MICROSECOND)] if self.before is not None and start < self.before else []
+
+    @property
+    def late(self) -> list[TimeRange]:
+        """The times of new rows that it had passed before."""
+        if self.since is None:
+            return []
+        last = self.since - MICROSECOND
+        return [(start, min(end, last)) for start, end in self.new if start <= last]
+
+    @property
+    def ranges(self) -> list[TimeRange]:
+        """Both."""
+        return merged([*self.ripe, *self.late])
+
+    def is_ripe(self, side: Side) -> Column:
+        """True where a row of the side is due because the clock has moved."""
+        at = F.col(_AT[side])
+        passed = at < literal(self.before)
+        return passed if self.since is None else passed & (at >= literal(self.since))
+
+    def is_late(self, side: Side) -> Column:
+        """True where a new row of the side was due before it came."""
+        return F.col(_AT[side]) < literal(self.since)
+
+
+def due(joined: Joined, side: Side, before: Progress, after: Progress, new: Sequence[TimeRange]) -> Due:
+    """The rows that are due on the way from `before` to `after`; `new` are the ranges of the new rows' event times."""
+    passed = (reached.watermark for reached in (before, after))
+    since, until = (None if mark is None else shifted(mark, -reach(joined, side)) for mark in passed)
+    return Due(since, until, tuple(new))
+
+
+def is_due(joined: Joined, side: Side, watermark: Column) -> Column:
+    """True where a row of the side is due at a joint watermark."""
+    return F.unix_micros(_AT[side]) + reach(joined, side) // MICROSECOND < F.unix_micros(watermark)

@@ -19,8 +19,19 @@ from pyspark.sql import functions as F
 
 from streaming.base import AT, BATCH, EPOCH, constant
 from streaming.declare import UNMATCHED, Joined
-from streaming.joins.frame import OTHER, Side, alone, batch_of, pairs, partners_of, results, side_rows, unmatched
-from streaming.joins.waiting import Due, due
+from streaming.joins.frame import (
+    OTHER,
+    Due,
+    Side,
+    alone,
+    batch_of,
+    due,
+    pairs,
+    partners_of,
+    results,
+    side_rows,
+    unmatched,
+)
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
 from streaming.operators import Batches, Outputs, Progress, Written, create_table

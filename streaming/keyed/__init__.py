@@ -2,8 +2,7 @@
 
 from streaming.keyed.corrections import current_results, read_corrections
 from streaming.keyed.count_windows import count_window
-from streaming.keyed.fold import Fold
-from streaming.keyed.key import FOREVER, NEVER, Key, Output
+from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
 from streaming.keyed.late import TimedRow, late_sessions
 from streaming.keyed.latest import latest
 from streaming.keyed.library import (
@@ -32,8 +31,7 @@ from streaming.keyed.library import (
     top,
     triggered_window,
 )
+from streaming.keyed.migration import SOURCE, text_number
 from streaming.keyed.operator import KeyedRuntime
-from streaming.keyed.rows import as_dict, row_class
-from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
-from streaming.keyed.source_text import SOURCE, text_number
+from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class
 from streaming.keyed.steps import NEWEST_INSTANT

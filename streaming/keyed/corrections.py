@@ -22,10 +22,9 @@ from streaming.declare import (
     corrections_of,
     through_column,
 )
-from streaming.keyed.control import rules_of_logs
 from streaming.keyed.frame import in_order
 from streaming.keyed.late import END, FIRST_LATE, LATE_ROWS, START, logs_of, passed, sessions_with_late_rows
-from streaming.keyed.rules import PinnedRules
+from streaming.keyed.rules import PinnedRules, rules_of_logs
 from streaming.keyed.schemas import key_schema, spark_schema
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake

@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
+from streaming.base import BATCH, ORIGIN
 from streaming.declare import Keyed, Stream
-from streaming.keyed.buckets import Buckets
-from streaming.keyed.partition import BATCH, MATCHING, ORIGIN, STAMP, STREAM, TIME, key_column, value_column
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.state_table import HASH
+from streaming.keyed.state_table import HASH, Buckets
+from streaming.keyed.tasks import MATCHING, STAMP, STREAM, TIME, key_column, value_column
 from streaming.log import LogFiles
 from streaming.spark import guarded
 

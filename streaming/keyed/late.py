@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from streaming.base import AT, BATCH, MICROSECOND, STAMP, literal, python_values
 from streaming.declare import Keyed
 from streaming.keyed.frame import is_on_time
-from streaming.keyed.partition import STREAM, TIME, key_column
 from streaming.keyed.schemas import key_schema, spark_schema
+from streaming.keyed.tasks import STREAM, TIME, key_column
 from streaming.lake import Lake
 from streaming.log import read_log, valid
 from streaming.spark import lenient_session

@@ -1,4 +1,4 @@
-"""From the state that an older declaration left to today's: every key once, in one commit of the table.
+"""State of an older declaration: which may go on with it, and how every key becomes one of today's, in one commit.
 
 The table's property says first what is to be migrated, then the commit of the rows says by a number that it was. So
 whoever dies in between finds it still to be done, and whoever has the older declaration is refused from then on.
@@ -6,8 +6,10 @@ whoever dies in between finds it still to be done, and whoever has the older dec
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,22 +28,169 @@ from streaming.base import (
     raised,
 )
 from streaming.declare import STATE, Keyed, described
-from streaming.keyed.buckets import Buckets
-from streaming.keyed.compatible import added_fields, added_outputs, is_migrated, is_of_today, version_of
 from streaming.keyed.fold import as_json
 from streaming.keyed.frame import hash_of, in_buckets
 from streaming.keyed.schemas import CopiesRows, spark_schema
-from streaming.keyed.source_text import SOURCE, source_number
-from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS
+from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS, Buckets
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
 from streaming.operators import Outputs, Progress, declaration_properties, recorded_declaration
 from streaming.tables import TaskFile, delta
 
+SOURCE = "source"
+"""The number of the state's table that stands for the functions' text."""
+_STATE, _FUNCTION, _TIMER, _RESULT = "state", "function", "timer", "result"
+_OUTPUTS, _ON_ERROR = "side output", "on error"
 _MIGRATED = "migrated"
 """The number of the state's table that tells how many of the migrations in its property are done."""
 
 _MIGRATIONS = "migrations"
+
+
+def source_number(keyed: Keyed) -> int:
+    """The number of a keyed function's text."""
+    return text_number((keyed.on_row, *keyed.timers.values()))
+
+
+def text_number(functions: Iterable[Any]) -> int:
+    """A number that is another one, for all practical purposes, where a function's text is another one."""
+    text = "\n".join(map(_text, functions))
+    # Delta keeps whole numbers of 64 bits with a sign.
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
+
+
+def changed_text(keyed: Keyed, state: DeltaTable | None) -> str | None:
+    """A warning where the functions' text is not the one that made the open `state`; None where it is."""
+    recorded = None if state is None else state.transaction_version(SOURCE)
+    if state is None or recorded is None or recorded == source_number(keyed):
+        return None
+    made = recorded_declaration(state)
+    if made is not None and (version_of(made["makes"]) != keyed.version or copied_fewer_columns(keyed, made["makes"])):
+        return None
+    return (
+        f"the source text of keyed function {keyed.name!r} has changed since its last step, and its version is still "
+        f"{keyed.version}. It goes on. If it gives other results for the same rows, raise the version and run "
+        f"`tidemark rebuild {keyed.name}`."
+    )
+
+
+def _text(function: Any) -> str:
+    """The source of a function; of a piece of this library, that of the functions it was given."""
+    if is_dataclass(function):
+        parts = (getattr(function, field.name) for field in fields(function))
+        return "\n".join([described(function), *(_text(part) for part in parts if callable(part))])
+    try:
+        return inspect.getsource(function if inspect.isfunction(function) else type(function))
+    except (OSError, TypeError):
+        # What was typed into a prompt, or is written in C.
+        return described(function)
+
+
+def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
+    """The fingerprint `makes` of an older declaration, taken for today's as far as today's goes on from its state."""
+    declared = keyed.fingerprint
+    if copied_fewer_columns(keyed, makes):
+        makes = {**makes, **{part: declared[part] for part in (_FUNCTION, _STATE, _RESULT, _OUTPUTS)}}
+    if added_outputs(keyed, makes):
+        makes = {**makes, _OUTPUTS: declared[_OUTPUTS]}
+    if keyed.diverts and not keyed.corrected:
+        # A row that failed was never passed before, so that the output for such rows lacks none.
+        makes = {**makes, _ON_ERROR: declared[_ON_ERROR]}
+    if is_migrated(keyed, makes):
+        return {**makes, _STATE: declared[_STATE], _FUNCTION: declared[_FUNCTION], _TIMER: declared[_TIMER]}
+    if _STATE in makes and _takes_over(_schema(makes[_STATE]), keyed.state_schema):
+        return {**makes, _STATE: declared[_STATE]}
+    return makes
+
+
+def copied_fewer_columns(keyed: Keyed, makes: dict[str, Any]) -> bool:
+    """True if a declaration with the fingerprint `makes` differs only in columns of whole rows that it lacked."""
+    if not isinstance(keyed.on_row, CopiesRows) or not {_FUNCTION, _STATE, _RESULT, _OUTPUTS} <= makes.keys():
+        return False
+    columns = tuple(name for name in _schema(makes[_RESULT]).names if name in keyed.on_row.columns)
+    function = f"{described(replace(keyed.on_row, columns=columns))} version {keyed.version}"
+    if makes[_FUNCTION] != function or makes[_OUTPUTS].keys() != keyed.sides.keys():
+        return False
+    tables = [(makes[_STATE], keyed.state), (makes[_RESULT], keyed.result)]
+    tables += [(ddl, keyed.sides[name]) for name, ddl in makes[_OUTPUTS].items()]
+    return all(_has_fields_of(_schema(old), _schema(new)) for old, new in tables)
+
+
+def is_migrated(keyed: Keyed, makes: dict[str, Any]) -> bool:
+    """True if `migrate` makes today's state of the one that a declaration with the fingerprint `makes` left.
+
+    The version was raised, and no timer is gone that a key may wait for; or the state alone is another one.
+    """
+    if keyed.migrate is None or not {_STATE, _FUNCTION, _TIMER} <= makes.keys():
+        return False
+    if version_of(makes) < keyed.version:
+        return bool(makes[_TIMER].keys() <= keyed.timers.keys())
+    same = all(makes[part] == keyed.fingerprint[part] for part in (_FUNCTION, _TIMER))
+    return same and _schema(makes[_STATE]) != keyed.state_schema
+
+
+def added_outputs(keyed: Keyed, makes: dict[str, Any]) -> list[str]:
+    """The side outputs that an older declaration with the fingerprint `makes` did not have; they begin with a step.
+
+    Empty where one of its own is gone or has other columns, and where late rows are corrected: of the days that are,
+    the new outputs would lack what the others have.
+    """
+    before = makes.get(_OUTPUTS, keyed.sides)
+    if keyed.corrected or any(keyed.sides.get(name) != ddl for name, ddl in before.items()):
+        return []
+    return [name for name in keyed.sides if name not in before]
+
+
+def is_of_today(keyed: Keyed, makes: dict[str, Any]) -> bool:
+    """True if the state that a declaration with the fingerprint `makes` left is today's."""
+    same = makes.get(_FUNCTION, keyed.fingerprint[_FUNCTION]) == keyed.fingerprint[_FUNCTION]
+    return bool(same and _schema(makes.get(_STATE, keyed.state)) == keyed.state_schema)
+
+
+def version_of(makes: dict[str, Any]) -> int:
+    """The version of the function in a fingerprint."""
+    return int(str(makes[_FUNCTION]).rpartition(" ")[2])
+
+
+def added_fields(keyed: Keyed, state: str) -> list[str]:
+    """The fields that today's state has, and the one declared as `state` had not."""
+    before = _schema(state).names
+    return [name for name in keyed.state_schema.names if name not in before]
+
+
+def _schema(state: str) -> pa.Schema:
+    return arrow_schema(state) if state.strip() else pa.schema([])
+
+
+def _takes_over(old: pa.Schema, new: pa.Schema) -> bool:
+    """True if each old field is there, and its type takes every value of the old one."""
+    return all(field.name in new.names and _is_as_wide(field.type, new.field(field.name).type) for field in old)
+
+
+def _has_fields_of(old: pa.Schema | pa.StructType, new: pa.Schema | pa.StructType) -> bool:
+    """True if each old field is there, of the type that it had; a struct may have more fields."""
+    there = {field.name: field.type for field in new}
+    return all(
+        _has_fields_of(field.type, there[field.name])
+        if pa.types.is_struct(field.type) and pa.types.is_struct(there.get(field.name))
+        else there.get(field.name) == field.type
+        for field in old
+    )
+
+
+def _is_as_wide(old: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_signed_integer(old) and pa.types.is_signed_integer(new):
+        return bool(new.bit_width >= old.bit_width)
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _is_as_wide(old.value_type, new.value_type)
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return bool(old.key_type == new.key_type) and _is_as_wide(old.item_type, new.item_type)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        same = [field.name for field in old] == [field.name for field in new]
+        return same and all(_is_as_wide(each.type, of.type) for each, of in zip(old, new, strict=True))
+    return bool(old == new)
 
 
 def check_whole(lake: Lake, keyed: Keyed) -> None:

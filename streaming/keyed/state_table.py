@@ -1,4 +1,9 @@
-"""The table of a keyed function's state as a step finds it: its files by bucket, and the first timer in each."""
+"""The table of a keyed function's state as a step finds it: its files by bucket, and the first timer in each.
+
+Buckets are ranges of a hash of the key, all of the same width. A step reads and writes those that have rows or timers
+that are due, and no other. How many there are follows from how much state there is, and is nobody's choice: another
+number is another layout of the same rows.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +21,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from streaming.base import optional_micros, python_values
-from streaming.keyed.buckets import Buckets
-from streaming.keyed.key import FOREVER, NEVER
+from streaming.keyed.fold import FOREVER, NEVER
 from streaming.tables import storage
 
+_BITS = 64
+_FEWEST, _MOST = 4, 512
+KEYS_PER_BUCKET = 32_768
+BYTES_PER_BUCKET = 4 * 2**20
+"""The target size of a bucket: one that is small costs a file, one that is large is read for a single key."""
 BUCKETS = "buckets"
 """The number of the state's table that tells into how many buckets its files are cut."""
 HASH = "_hash"
@@ -32,6 +41,33 @@ _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 
 StoredKey = tuple[int, int, tuple[Any, ...], Mapping[str, int] | None]
 """A key as it is stored: its place in the bucket, its hash, its state fields in order, and its timers."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """So many buckets, a power of two from 2 on, in the order of the hashes."""
+
+    count: int
+
+    @classmethod
+    def of_size(cls, keys: int, size: int, count: int | None = None) -> Buckets:
+        """Enough for so many keys and bytes; those there are, `count`, stay while they are not four times too many."""
+        wanted = max(-(-keys // KEYS_PER_BUCKET), -(-size // BYTES_PER_BUCKET), _FEWEST)
+        fitting = min(1 << (wanted - 1).bit_length(), _MOST)
+        return cls(count if count is not None and fitting <= count <= 4 * fitting else fitting)
+
+    @property
+    def shift(self) -> int:
+        """The bits of a hash below those that tell its bucket."""
+        return _BITS - (self.count.bit_length() - 1)
+
+    def of(self, hashes: Any) -> Any:
+        """The bucket of a hash, or of each in an array."""
+        return (hashes >> self.shift) + self.count // 2
+
+    def first_hash(self, bucket: int) -> int:
+        """The least hash that is in a bucket."""
+        return (bucket - self.count // 2) << self.shift
 
 
 @dataclass(frozen=True)

@@ -3,5 +3,4 @@
 from streaming.lookups.dimension import DimensionLookup
 from streaming.lookups.operator import EnrichedRuntime
 from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
-from streaming.lookups.reached import STEP
-from streaming.lookups.schemas import STEP_COLUMN
+from streaming.lookups.tables import STEP, STEP_COLUMN

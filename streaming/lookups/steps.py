@@ -35,10 +35,8 @@ from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head
-from streaming.lookups.calls import Calls, await_all, await_any
-from streaming.lookups.question import Answer, Question, request_key
-from streaming.lookups.reached import Place, Reached, rows_between, taken
-from streaming.lookups.schemas import (
+from streaming.lookups.calls import Answer, Calls, Question, await_all, await_any, request_key
+from streaming.lookups.tables import (
     ANSWERED_AT,
     ASKED_AT,
     ATTEMPT,
@@ -48,10 +46,14 @@ from streaming.lookups.schemas import (
     REQUEST,
     STEP_COLUMN,
     VERSION,
+    Place,
+    Reached,
+    rows_between,
     rows_to_ask_for,
     selected_schema,
     spark_schema,
     table_schemas,
+    taken,
 )
 from streaming.operators import StateCleaner, Written, create_table
 from streaming.spark import remembered

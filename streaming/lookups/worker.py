@@ -16,7 +16,7 @@ from typing import IO, Any
 from streaming.base import DECIMALS
 from streaming.declare import LookupRequest
 from streaming.keyed import row_class
-from streaming.lookups.frames import framed, read_frame
+from streaming.lookups.calls import framed, read_frame
 
 
 def main() -> None:

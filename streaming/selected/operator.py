@@ -2,39 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import date
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from functools import partial, reduce
 
+import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN, counted
-from streaming.declare import ELEMENT, Selected, Stream
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, FunctionError, OperatorError, counted, to_micros
+from streaming.declare import ELEMENT, FAILED, Selected, Side, Stream
 from streaming.lake import Lake
-from streaming.log import head
+from streaming.log import LogFiles, head, valid
 from streaming.operators import (
+    Batches,
     FilterCounts,
     Finding,
+    Law,
     LogAtVersion,
     OperatorRuntime,
+    Outputs,
     PinnedTables,
     Progress,
     SteppedRuntime,
+    Written,
     built_anew,
+    can_be_compared,
     check_followed,
+    create_table,
+    of_kept_days,
     open_side,
     require_table,
     rows_by_batch,
     runtime_of,
     version_read,
     versions_now,
+    whole_in,
 )
-from streaming.selected.frame import outputs_of, select_all
-from streaming.selected.laws import audit_selected
-from streaming.selected.steps import SelectedSteps
+from streaming.selected.frame import columns_by_output, origin_of, outputs_of, select_all, spark_schema, table_schemas
+from streaming.selected.tasks import WRITTEN, ApplyFunction, HandOn, WriteOutputs, of_report
 from streaming.sources import PlacedRows, placed_rows
-from streaming.tables import delta
+from streaming.spark import remembered
+from streaming.tables import TaskFile, delta
+
+_PASSED = "_passed"
+
+
+class SelectedSteps:
+    """The steps of one selection in one process."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, selected: Selected) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._selected = selected
+        self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
+        key = ("selected", selected, tuple(log.columns() for log in self._logs.values()))
+        self._schemas = remembered(spark, key, self._table_schemas)
+        self._outputs = Outputs(lake, selected)
+        self._ready: set[str] = set()
+
+    def _table_schemas(self) -> dict[str, pa.Schema]:
+        nothing = select_all(self._selected, {name: log.none(self._spark) for name, log in self._logs.items()})
+        return table_schemas(self._selected, columns_by_output(self._selected, nothing))
+
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """The batches to follow, in pieces of at most `most_rows` rows of each log."""
+        return self._outputs.pieces(most_rows)
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches`, those after the selection's own table in order and without a gap.
+
+        Raises:
+            FencedError: another process has taken over.
+            FunctionError: the function raised.
+        """
+        uris = {suffix: self._created(suffix) for suffix in self._outputs.suffixes}
+        stands = {suffix: self._outputs.at(suffix) for suffix in self._outputs.suffixes}
+        before = stands[""]
+        after = before.after(batches)
+        behind = [to for to in self._outputs.suffixes if stands[to].is_behind(after)]
+        files: dict[str, list[TaskFile]] = {to: [] for to in behind}
+        counts = dict.fromkeys(behind, FilterCounts())
+        if any(batch.summary.rows > batch.rejected for each in batches.values() for batch in each):
+            task = self._task({to: uris[to] for to in behind}, after, now())
+            for to, report in self._run(task, before, after):
+                if isinstance(report, TaskFile):
+                    files[to].append(report)
+                else:
+                    counts[to] += report
+        rows = {to: self._commit(uris[to], files[to], counts[to], stands[to], after) for to in behind}
+        return Written(rows.get("", 0))
+
+    def _task(self, uris: Mapping[str, str], after: Progress, now: datetime) -> WriteOutputs:
+        several = len(self._selected.reads) > 1
+        return WriteOutputs(
+            self._selected.name,
+            outputs_of(self._selected),
+            uris,
+            {to: self._schemas[to] for to in uris},
+            self._selected.function,
+            after.batch if several else None,
+            to_micros(now),
+        )
+
+    def _run(
+        self, task: WriteOutputs, before: Progress, after: Progress
+    ) -> Iterator[tuple[str, TaskFile | FilterCounts]]:
+        rows = {
+            name: log.with_batches(self._spark, before.through[name], after.through[name])
+            for name, log in self._logs.items()
+        }
+        reports = select_all(self._selected, rows).mapInArrow(task, WRITTEN).collect()
+        for report in reports:
+            if report["error"] is not None:
+                raise FunctionError(report["error"])
+        for report in reports:
+            yield report["suffix"], of_report(report)
+
+    def _commit(self, uri: str, files: Sequence[TaskFile], counts: FilterCounts, at: Progress, after: Progress) -> int:
+        there = replace(after, counts=at.counts + counts, generation=at.generation)
+        metadata = {
+            "through": dict(after.through),
+            "after": dict(at.through),
+            "rows_in": counts.rows_in,
+            "kept": counts.kept,
+            "removed": counts.removed,
+        }
+
+        def fence(table: DeltaTable) -> None:
+            at.fence(self._selected, table)
+
+        if not files:
+            delta.note(uri, says=metadata, numbers=there.numbers(), fence=fence)
+            return 0
+        return delta.commit_files(uri, files, says=metadata, numbers=there.numbers(), fence=fence)
+
+    def _created(self, suffix: str) -> str:
+        uri = self._lake.table(self._selected, suffix)
+        if suffix not in self._ready:
+            schema = spark_schema(self._schemas[suffix])
+            create_table(self._lake, self._selected, suffix, schema)
+            # Where all columns are selected, one may have been added to the stream since.
+            delta.widen(uri, schema)
+            self._ready.add(suffix)
+        return uri
 
 
 @runtime_of.register
@@ -144,3 +257,127 @@ def _position(lake: Lake, selected: Selected) -> str:
         place = f"batch {at.through[stream.name]:,} of {newest.number:,}"
         places.append(place if len(selected.reads) == 1 else f"{place} of {stream.name}")
     return f"{', '.join(places)}{built_anew(at.generation)}"
+
+
+def audit_selected(
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Selected], logs: Mapping[str, LogAtVersion]
+) -> Iterator[Finding]:
+    """The laws: what came to each filter was kept or removed, and each table holds what was kept and nothing else.
+
+    Raises:
+        OperatorError: nothing is selected yet.
+    """
+    selected = pinned.operator
+    if pinned.versions[""] == delta.BEFORE:
+        raise OperatorError(
+            f"selection {selected.name!r} has selected nothing yet at {lake.table(selected)!r}; run `tidemark run "
+            f"{selected.folder}` first."
+        )
+    since = whole_in(lake, selected, logs)
+    if selected.diverts:
+        yield from _audit_diverting(spark, lake, pinned, logs, since)
+        return
+    for to, version in pinned.versions.items():
+        uri, name = lake.table(selected, to), selected.table_name(to)
+        at = Progress.of(selected, delta.open_table(uri, version))
+        candidates = [
+            _candidates(selected.outputs[to], stream, logs[stream.name].rows, at.through[stream.name])
+            for stream in selected.reads
+        ]
+        candidates = [rows.where(can_be_compared(since)) for rows in candidates]
+        stored = delta.read(spark, uri, version).drop(WRITTEN_AT).where(can_be_compared(since))
+        newest = None if len(selected.reads) > 1 else lake.batch_read(selected.reads[0])
+        if since is not None:
+            description = f"rows: not counted again, as those of days before {since} are gone"
+            yield Finding("conservation", name, 0, 0, description)
+        elif newest is None:
+            counted = sum(map(_counted, candidates), FilterCounts())
+            wrong = abs(counted.kept - at.counts.kept) + abs(counted.removed - at.counts.removed)
+            yield Finding("conservation", name, counted.rows_in, wrong, "rows: kept or removed, as counted")
+        if newest is not None:
+            # The table counts what came to its filter up to now.
+            stored = stored.where(F.col(BATCH) <= newest)
+        if len(selected.reads) > 1:
+            # Of several logs it is the number of the step, which depends on how they went on side by side.
+            stored = stored.drop(BATCH)
+        kept = _kept(selected, to, candidates).select(*(f"`{each}`" for each in stored.columns))
+        yield Law("cuts", name, stored, kept, f"rows: selected again, equal{of_kept_days(since)}").finding()
+
+
+def _audit_diverting(
+    spark: SparkSession,
+    lake: Lake,
+    pinned: PinnedTables[Selected],
+    logs: Mapping[str, LogAtVersion],
+    since: date | None,
+) -> Iterator[Finding]:
+    """Where rows that cannot be computed go to an output of their own, each output is selected again in one read."""
+    selected = pinned.operator
+    newest = None if len(selected.reads) > 1 else lake.batch_read(selected.reads[0])
+    # That for failed rows is not there yet where it was declared since the last step.
+    there = {to: version for to, version in pinned.versions.items() if version != delta.BEFORE}
+    for to, version in there.items():
+        uri = lake.table(selected, to)
+        at = Progress.of(selected, delta.open_table(uri, version))
+        rows = {
+            name: valid(log.rows).where((F.col(BATCH) <= at.through[name]) & can_be_compared(since))
+            for name, log in logs.items()
+        }
+        frame = select_all(selected, rows)
+        schema = table_schemas(selected, columns_by_output(selected, frame))[to]
+        schema = schema.remove(schema.get_field_index(WRITTEN_AT))
+        task = HandOn(selected.name, outputs_of(selected), to, selected.function, schema)
+        again = frame.mapInArrow(task, spark_schema(schema))
+        stored = delta.read(spark, uri, version).drop(WRITTEN_AT).where(can_be_compared(since))
+        if newest is not None:
+            stored, again = stored.where(F.col(BATCH) <= newest), again.where(F.col(BATCH) <= newest)
+        if len(selected.reads) > 1:
+            # Of several logs it is the number of the step, which depends on how they went on side by side.
+            stored = stored.drop(BATCH)
+        if to == FAILED:
+            # They name columns that the stream has by now, and lines of the function's file as it is today.
+            stored = stored.drop("error", "row")
+        again = again.select(*(f"`{each}`" for each in stored.columns))
+        words = f"rows: selected again, equal{of_kept_days(since)}"
+        yield Law("cuts", selected.table_name(to), stored, again, words).finding()
+
+
+def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:
+    """The rows of one log that came to the filter of an output, with `_passed`."""
+    rows = valid(log).where(F.col(BATCH) <= through)
+    if side.explode is not None:
+        ((name, array),) = side.explode.items()
+        rows = rows.select("*", F.posexplode(F.expr(array)).alias(ELEMENT, name))
+    passed = F.lit(True) if side.where is None else F.coalesce(F.expr(side.where), F.lit(False))
+    return rows.withColumn(_PASSED, passed)
+
+
+def _counted(candidates: DataFrame) -> FilterCounts:
+    row = candidates.agg(F.count(F.lit(1)).alias("rows"), F.count_if(_PASSED).alias("kept")).first()
+    assert row is not None
+    return FilterCounts(row["rows"], row["kept"])
+
+
+def _kept(selected: Selected, to: str, candidates: Sequence[DataFrame]) -> DataFrame:
+    """The rows that the table must hold, however the logs were cut into steps."""
+    side = selected.outputs[to]
+    origins = {
+        stream.name: rows.schema[ORIGIN].dataType for stream, rows in zip(selected.reads, candidates, strict=True)
+    }
+    parts = [
+        rows.where(_PASSED).select(
+            *(F.expr(sql).alias(name) for name, sql in side.selected(stream.columns).items()),
+            F.col(f"`{stream.event_time}`").alias(AT),
+            BATCH,
+            origin_of(stream, origins).alias(ORIGIN),
+            *([ELEMENT] if side.element else []),
+            DAY,
+        )
+        for stream, rows in zip(selected.reads, candidates, strict=True)
+    ]
+    kept = reduce(DataFrame.unionAll, parts)
+    if to or selected.function is None:
+        return kept
+    schema = table_schemas(selected, {"": kept.schema})[""]
+    results = schema.remove(schema.get_field_index(WRITTEN_AT))
+    return kept.mapInArrow(ApplyFunction(selected.name, selected.function, results), spark_schema(results))

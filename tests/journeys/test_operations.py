@@ -20,7 +20,7 @@ from streaming.base.errors import ChangedDeclaration
 from streaming.declare.keyed import Keyed
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import fork

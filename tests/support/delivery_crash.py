@@ -35,7 +35,7 @@ _FILES, _POSTGRES = "streaming.sinks.files:FileSink", "streaming.sinks.postgres_
 _ATTEMPTS, _OBJECTS = "streaming.sinks.files:Attempts", "streaming.sinks.object_store:ObjectStore"
 _TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.sink:RecordProducer"
 _BOTH, _PREPARED = "streaming.sinks.two_phase_sink:TwoPhaseSink", "streaming.sinks.two_phase_sink:PreparedPostgres"
-_LEDGER = "streaming.deliveries.ledger_table:LedgerTable"
+_LEDGER = "streaming.deliveries.ledger:LedgerTable"
 
 # In the order in which one lake meets them: each attempt has one batch more to deliver, and begins with what the one
 # before it left.

@@ -1,4 +1,8 @@
-"""Small pieces made of keyed functions: triggers and evictors, patterns, rolling aggregates, duplicates, absence."""
+"""Small pieces made of keyed functions: triggers and evictors, patterns, rolling aggregates, duplicates, absence.
+
+Tables record by which function they were made, with its module: no function or value of a declaration here moves to
+another module, nor do `count_window` and `latest` beside it.
+"""
 
 from streaming.keyed.library.absence import absence
 from streaming.keyed.library.buckets import bucket_of, even_shares

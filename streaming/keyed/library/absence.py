@@ -7,7 +7,7 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream, micros
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 
 _SILENT = "silent"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 
 
 def forget(key: Key) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.declare import Keyed, OnError, Order, Stream, check_callable
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 
 State = Mapping[str, Any] | None
 FlatMap = Callable[[Any, State], tuple[Iterable[Mapping[str, Any]], State]]

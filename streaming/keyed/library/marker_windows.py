@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream, check_callable
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.keyed.schemas import type_of
 
 UNASSIGNED = "unassigned"

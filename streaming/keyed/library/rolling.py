@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.base import DeclarationError, check_mapping, check_type, is_less
 from streaming.declare import Keyed, OnError, Stream
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.keyed.schemas import row_types, struct_of, type_of
 
 _WRITTEN = re.compile(r"\s*(count\(\*\)|(sum|min|max)\((\w+)\)|(min_by|max_by)\(\*\s*,\s*(\w+)\))\s*")

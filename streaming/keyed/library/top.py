@@ -7,7 +7,7 @@ from typing import Any
 
 from streaming.base import check_number, check_type, is_less, is_same
 from streaming.declare import Keyed, OnError, Stream
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.keyed.schemas import type_of
 
 

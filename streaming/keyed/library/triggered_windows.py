@@ -10,7 +10,7 @@ from typing import Any
 from streaming.base import MICROSECOND, DeclarationError, check_type, signed_interval
 from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.count_windows import EXPIRED
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.keyed.library.evictors import Evictor
 from streaming.keyed.library.triggers import EventTimeTrigger, NeverTrigger, Notes, Trigger
 from streaming.keyed.schemas import type_of

@@ -28,7 +28,7 @@ from tests.support.received import received
 @pytest.fixture(autouse=True)
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is expected is read in pieces, as of large tables."""
-    monkeypatch.setattr("streaming.deliveries.expected._ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("streaming.audit.deliveries._ROWS_AT_ONCE", 2)
 
 
 def contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Finding:

@@ -28,7 +28,7 @@ from tests.support.postgres import rows, run
 
 DAY_SECONDS = 86_400
 FIRST_DAY, SECOND_DAY = at(0).date(), at(DAY_SECONDS).date()
-_LEDGER, _POSTGRES = "streaming.deliveries.ledger_table:LedgerTable", "streaming.sinks.postgres_sink:PostgresSink"
+_LEDGER, _POSTGRES = "streaming.deliveries.ledger:LedgerTable", "streaming.sinks.postgres_sink:PostgresSink"
 
 
 def to_table(connection: str, batch: int = 2) -> Delivery:

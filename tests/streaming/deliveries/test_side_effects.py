@@ -43,7 +43,7 @@ def test_x17_a_request_inside_a_step_comes_twice_and_one_of_a_delivery_counts_on
     courier = Courier(spark, lake, post)
     courier.runtime.next_batch(spark, all_of_it=True)
     with monkeypatch.context() as dying, pytest.raises(Killed):
-        dying.setattr("streaming.deliveries.ledger_table.LedgerTable.write", _killed)
+        dying.setattr("streaming.deliveries.ledger.LedgerTable.write", _killed)
         courier.runtime.deliver(spark)
     Courier(spark, lake, post).deliver(all_of_it=True)
     assert [posted.key for posted in server.taken] == ["readings/post/0/0"] * 2

@@ -20,8 +20,7 @@ from streaming import BoundedOutOfOrderness, Files, Joined, Json, Stream
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND
 from streaming.clocks import joint_watermark
-from streaming.joins.frame import Side, partners_of, reach
-from streaming.joins.waiting import due
+from streaming.joins.frame import Side, due, partners_of, reach
 from streaming.operators.progress import Progress
 from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
 from tests.support.examples import many

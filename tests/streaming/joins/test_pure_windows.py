@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streaming import Tumbling, WindowJoined
 from streaming.clocks import BatchSummary, ClockState
-from streaming.joins.windows_function import CallPerWindow
+from streaming.joins.windows import CallPerWindow
 from streaming.log.batches import Batch
 from streaming.operators.corrected import Corrected
 from streaming.operators.progress import Progress

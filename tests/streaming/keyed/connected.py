@@ -12,7 +12,7 @@ from streaming.declare.pinned import Pinned
 from streaming.declare.rule import Rule
 from streaming.declare.stream import Stream
 from streaming.formats.json import Json
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.sources.files import Files
 from tests.streaming.keyed.functions import readings
 from tests.support.instants import at

@@ -8,7 +8,7 @@ from typing import Any
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.declare.pinned import Pinned
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from tests.streaming.keyed.connected import stream
 from tests.streaming.keyed.functions import SECOND
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from tests.streaming.keyed.functions import SECOND, readings
 
 DELAY, IDLE = 3, 4

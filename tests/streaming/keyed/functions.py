@@ -10,7 +10,7 @@ from streaming.declare.keyed import Keyed, micros
 from streaming.declare.stream import Stream, epoch_millis
 from streaming.formats.json import Json
 from streaming.keyed.count_windows import count_window
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.keyed.latest import latest
 from streaming.sources.files import Files
 from tests.support.instants import at, ms

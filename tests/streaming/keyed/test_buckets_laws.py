@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.base import to_micros
-from streaming.keyed.buckets import Buckets
-from streaming.keyed.key import NEVER
+from streaming.keyed.fold import NEVER
 from streaming.keyed.schemas import state_schema
-from streaming.keyed.state_table import StoredState
+from streaming.keyed.state_table import Buckets, StoredState
 from streaming.keyed.tasks import WriteTables
 from tests.streaming.keyed.test_laws import BATCHES, DELAY, Batch, function
 from tests.support.instants import at, ms

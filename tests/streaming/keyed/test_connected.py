@@ -13,7 +13,7 @@ from streaming.base.errors import DeclarationError, FunctionError
 from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.keyed import Keyed
 from streaming.declare.pinned import Pinned
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from tests.streaming.keyed.connected import (
     commands,
     drawn,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from tests.streaming.keyed.functions import SECOND, readings
 from tests.support.examples import many
 from tests.support.instants import at, ms

@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, FunctionError
 from streaming.declare.pipeline import Pipeline
-from streaming.keyed.compatible import counts_as
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.keyed.library import CountTrigger
-from streaming.keyed.migration import Migrated
+from streaming.keyed.migration import Migrated, counts_as
 from streaming.lake.lake import Lake
 from streaming.operators.generations import generation_of
 from streaming.operators.runtime import runtime_of

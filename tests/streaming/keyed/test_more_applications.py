@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streaming.declare.keyed import Keyed, micros
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from tests.streaming.keyed.functions import forget, readings, rows
 from tests.support.instants import at
 from tidemark.testing import play

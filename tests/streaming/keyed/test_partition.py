@@ -10,12 +10,10 @@ import pyarrow as pa
 import pytest
 
 from streaming.base.intervals import to_micros
-from streaming.keyed import partition
-from streaming.keyed.buckets import Buckets
-from streaming.keyed.key import FOREVER, NEVER
-from streaming.keyed.partition import BucketBegun, KeyStates, Untouched, fold_partition
-from streaming.keyed.state_table import StoredState
-from streaming.keyed.tasks import BucketFile
+from streaming.keyed import tasks
+from streaming.keyed.fold import FOREVER, NEVER
+from streaming.keyed.state_table import Buckets, StoredState
+from streaming.keyed.tasks import BucketBegun, BucketFile, KeyStates, Untouched, fold_partition
 from tests.streaming.keyed.functions import sorted_out
 from tests.support.instants import at
 
@@ -218,7 +216,7 @@ def test_a_key_with_very_many_rows_is_never_gathered() -> None:
 
 
 def test_what_the_timers_of_many_keys_emit_is_never_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "_AT_ONCE", 2)
+    monkeypatch.setattr(tasks, "_AT_ONCE", 2)
     entries = [(key, micros(5), str(key), [7.0], [("settled", micros(5))]) for key in range(7)]
     marks = pa.RecordBatch.from_pylist([mark(bucket) for bucket in range(4)], schema=SCHEMA)
     fold = fold_partition(sorted_out, micros(5), [marks], None, stored(tmp_path, entries, visited=range(4)))

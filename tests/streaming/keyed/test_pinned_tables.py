@@ -21,7 +21,7 @@ from streaming.declare.pinned import Pinned
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.stream import Stream
 from streaming.formats.json import Json
-from streaming.keyed.key import Key
+from streaming.keyed.fold import Key
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild

@@ -20,7 +20,7 @@ from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
-from streaming.keyed import buckets
+from streaming.keyed import state_table
 from streaming.keyed.schemas import spark_schema
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
@@ -246,7 +246,7 @@ def test_however_the_state_lies_in_files_a_function_goes_on_as_if_nothing_had_ha
     run(spark, lake, Pipeline(readings, (sorted_out,)), payloads(MORE[0]))
     change(lake.table(sorted_out, "state"))
     if change is in_many_buckets:
-        monkeypatch.setattr(buckets, "_FEWEST", 64)
+        monkeypatch.setattr(state_table, "_FEWEST", 64)
     run(spark, lake, Pipeline(readings, (sorted_out,)), payloads(MORE[1]))
     assert tables(lake, sorted_out) == tables(gone_on, sorted_out)
 
@@ -256,7 +256,7 @@ def test_a_step_writes_only_the_buckets_anew_that_have_rows_or_timers_that_are_d
     spark: SparkSession, gone_on: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, pipeline = copied(gone_on, tmp_path / "lake"), Pipeline(readings, (sorted_out,))
-    monkeypatch.setattr(buckets, "_FEWEST", 64)
+    monkeypatch.setattr(state_table, "_FEWEST", 64)
 
     def files() -> dict[str, str]:
         rows = DeltaTable(lake.table(sorted_out, "state")).to_pyarrow_dataset().get_fragments()

@@ -16,10 +16,9 @@ from streaming import BoundedOutOfOrderness, Enriched, Files, Json, LookupReques
 from streaming.base.errors import DeclarationError
 from streaming.clocks import BatchSummary, ClockState
 from streaming.log.batches import Batch
-from streaming.lookups.calls import Calls
-from streaming.lookups.question import Answer, Question
-from streaming.lookups.reached import Place, rows_between, taken
+from streaming.lookups.calls import Answer, Calls, Question
 from streaming.lookups.steps import Cache
+from streaming.lookups.tables import Place, rows_between, taken
 from tests.support import lookups
 from tests.support.instants import NOW
 

@@ -15,8 +15,7 @@ from deltalake import write_deltalake
 from streaming import DimensionLookup, Enriched
 from streaming.base import python_values, to_micros
 from streaming.base.errors import DeclarationError
-from streaming.lookups.calls import Calls
-from streaming.lookups.question import Answer, Question
+from streaming.lookups.calls import Answer, Calls, Question
 from tests.streaming.lookups.test_calls import ended, events
 from tests.support.instants import NOW, at
 

@@ -14,10 +14,9 @@ import pytest
 
 from streaming import LookupRequest
 from streaming.lookups import calls as calls_of_enrichments
-from streaming.lookups.calls import Calls
-from streaming.lookups.question import Answer, Question
-from streaming.lookups.reached import Place, rows_between, taken
+from streaming.lookups.calls import Answer, Calls, Question
 from streaming.lookups.steps import Cache, Waiting
+from streaming.lookups.tables import Place, rows_between, taken
 from tests.streaming.lookups.test_calls import batch, enriched
 from tests.support.instants import NOW
 from tests.support.seeds import draws

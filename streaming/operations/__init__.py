@@ -6,7 +6,6 @@ from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
-from streaming.operations.pinned import kept_bytes
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.redeliver import (
     DeliveredCurrent,
@@ -27,5 +26,5 @@ from streaming.operations.retention import (
     planned_drop,
     retained_days,
 )
-from streaming.operations.savepoint import Savepoint, drop_savepoint, find_savepoint, savepoint, savepoints
+from streaming.operations.savepoint import Savepoint, drop_savepoint, find_savepoint, kept_bytes, savepoint, savepoints
 from streaming.operations.undeclared import UndeclaredTable, drop, undeclared_tables

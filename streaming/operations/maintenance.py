@@ -16,7 +16,7 @@ from streaming.base import utc_now
 from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
 from streaming.operations.cuts import forget_recomputed
-from streaming.operations.pinned import Pinned, pinned
+from streaming.operations.savepoint import Pinned, pinned
 from streaming.service import forget_progress
 from streaming.tables import attempts, clean_up, delta, storage
 

@@ -24,8 +24,8 @@ from streaming.log.ingest import append_heartbeat, next_state
 from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import examine, heal
 from streaming.operations.erasure.erasing import erase
-from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import prove
+from streaming.operations.erasure.rows import Person
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import fork, restore

@@ -28,7 +28,7 @@ from streaming import (
 )
 from streaming.base.errors import CorrectionsFailed
 from streaming.declare.operator import Operator
-from streaming.operations.retention.planned import planned_drop
+from streaming.operations.retention import planned_drop
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain_unpaused
 from tests.support.feeds import land_all

@@ -22,7 +22,7 @@ from streaming import (
     agg,
 )
 from streaming.operations.erasure.erasing import Erased, erase
-from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.rows import Person
 from tests.support.crash import Point, die_at
 from tests.support.instants import NOW
 

@@ -25,7 +25,7 @@ from streaming import (
     agg,
 )
 from streaming.operations.maintenance import maintain
-from streaming.operations.retention.dropping import Dropped, drop_days
+from streaming.operations.retention import Dropped, drop_days
 from tests.support.crash import Point, die_at
 from tests.support.instants import T0
 
@@ -67,7 +67,7 @@ _LOG = "/readings/log"
 NOTED = "noted what goes of the first log, nothing taken out"
 POINTS: dict[str, Point] = {
     "a place to note what goes, nothing noted": Point("", "streaming.log.retention", "write_deltalake", 1),
-    NOTED: Point("", "streaming.operations.retention.dropping", "take_out_days", 1),
+    NOTED: Point("", "streaming.operations.retention", "take_out_days", 1),
     "a repaired row left out of new files, which are not in the log": Point("", *_COMMIT, 1, _LOG),
     "taken out of the first log of two": Point("", *_COMMIT, 1, _LOG, after=True),
     "days are dropped, the first log compacted": Point(

@@ -16,11 +16,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
@@ -29,26 +31,32 @@ from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import archive_batches, note_erased, read_log
 from streaming.operations.cuts import forget_recomputed
-from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import prove, tables_of
-from streaming.operations.erasure.record import Erasure, erasures
-from streaming.operations.erasure.removing import settled, taken_out, without_history
+from streaming.operations.erasure.record import COMMIT, Erasure, Removed, erasures
 from streaming.operations.erasure.rows import (
     WITHOUT_ROWS,
     InLog,
+    Person,
     affected,
     can_be_kept,
     check_known,
     days_touched,
     in_logs,
     of_rows,
+    unread_rejected,
 )
 from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
 from streaming.service import Delivering, Observer, take_lease
-from streaming.tables import Split, delta, take_out
+from streaming.tables import Split, clean_up, delta, numbers_of, take_out, to_be_taken
 from streaming.views import keep_days
+
+_VACUUMS = ((0, False), (1, True))
+"""Hours for which a file stays, and whether it goes also where no version has it.
+
+Such a file may be of somebody who is about to commit it, such as maintenance; the proof reads what stays.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ def erase(
         pinning = _savepoints_to_drop(lake, pipeline, with_savepoints)
         _check_operators(lake, pipeline)
         _check_days(lake, pipeline, person, keep_numbers)
-        unfinished = [settled(lake, each) for each in erasures(lake) if each.is_unfinished_in(pipeline)]
+        unfinished = [_settled(lake, each) for each in erasures(lake) if each.is_unfinished_in(pipeline)]
         begun = next((each for each in unfinished if each.is_of(pipeline, person)), None)
         _check_delivered(spark, lake, pipeline, now, is_begun=begun is not None)
         # Only now: whatever is refused before leaves them there.
@@ -103,7 +111,7 @@ def erase(
         erasure = _noted(spark, lake, pipeline, person, occurrences, erasure, keep_numbers).write(lake)
         for table, split in _theirs(spark, lake, pipeline, occurrences):
             listener(f"taking rows out of {table}")
-            erasure = taken_out(spark, lake, erasure, table, split)
+            erasure = _taken_out(spark, lake, erasure, table, split)
         rebuilt = [each for each in affected(pipeline, erasure.streams) if each.name not in erasure.kept]
         for operator in rebuilt:
             if generation_of(delta.open_table(lake.table(operator))) < erasure.generations.get(operator.name, 0):
@@ -112,11 +120,11 @@ def erase(
         listener("telling deliveries")
         recipients, to_tell = _tell_deliveries(spark, lake, pipeline, erasure, person, now)
         for table in _others(spark, lake, pipeline, person, erasure):
-            erasure = taken_out(spark, lake, erasure, table, person.split())
+            erasure = _taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")
         forget_recomputed(lake)
         for table in tables_of(lake, pipeline):
-            erasure = without_history(lake, erasure, table)
+            erasure = _without_history(lake, erasure, table)
         # One that was taken meanwhile has copies of what was there then.
         for name in _savepoints_to_drop(lake, pipeline, with_savepoints):
             drop_savepoint(lake, pipeline, name)
@@ -340,3 +348,111 @@ def _sources(delivery: Delivery) -> set[str]:
     while isinstance(of, Delivery):
         of = of.of
     return {of.name} if isinstance(of, Stream) else {of.name, *(stream.name for stream in of.reads)}
+
+
+def _taken_out(spark: SparkSession, lake: Lake, erasure: Erasure, table: str, split: Split) -> Erasure:
+    """The record with what was taken out of a table."""
+    uri = lake.path(table)
+    wanted = to_be_taken(spark, uri, split)
+    if not wanted.rows:
+        return erasure
+    number = secrets.randbits(48)
+    erasure = erasure.begins(table, Removed(wanted.rows, wanted.files), number).write(lake)
+    taken = take_out(spark, uri, split, {"erasure": erasure.id}, {COMMIT: number})
+    return erasure.ended(Removed(taken.rows, taken.files)).write(lake)
+
+
+def _without_history(lake: Lake, erasure: Erasure, table: str) -> Erasure:
+    """The record with the files of a table that only its old versions needed, which are deleted."""
+    uri = lake.path(table)
+    old = _old_files(uri)
+    if not old:
+        _forget_history(uri, erasure.id)
+        return erasure
+    erasure = erasure.begins(table, Removed(vacuumed=old)).write(lake)
+    return erasure.ended(Removed(vacuumed=_forget_history(uri, erasure.id))).write(lake)
+
+
+def _settled(lake: Lake, erasure: Erasure) -> Erasure:
+    """An erasure that died, with what it had removed by then of the table at which it was."""
+    at = erasure.under_way
+    if at is None:
+        return erasure
+    table = delta.open_table(lake.path(at.table))
+    if table is None:
+        return replace(erasure, under_way=None).write(lake)
+    if at.number is None:
+        # Those that are still there are counted when they go.
+        gone = Removed(vacuumed=max(0, at.removed.vacuumed - _old_files(lake.path(at.table))))
+    else:
+        gone = at.removed if table.transaction_version(COMMIT) == at.number else Removed()
+    return erasure.ended(gone).write(lake)
+
+
+def _old_files(uri: str) -> int:
+    """The number of data files of the table that `_forget_history` would delete now."""
+    table = delta.opened(uri)
+    return len({path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=True)})
+
+
+def _forget_history(uri: str, erasure: str) -> int:
+    """Delete every file that only older versions of the table need, and every older entry of its log.
+
+    Also what no version needs, an hour after it was written. Returns how many data files went. What the table says of
+    itself is said once more before, by the one entry that stays, because readers look for it there.
+    """
+    table = delta.opened(uri)
+    numbers = numbers_of(table)
+    delta.note(uri, says={"erasure": erasure}, numbers=numbers)
+    table = delta.opened(uri)
+    gone = [path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=False)]
+    table = delta.opened(uri)
+    delta.note(uri, says={"erasure": erasure}, numbers=numbers)
+    # Files have the time of their storage, and all entries before a checkpoint of this version are to go.
+    clean_up(delta.opened(uri), utc_now() + timedelta(days=1))
+    return len(gone)
+
+
+def _vacuum(table: DeltaTable, hours: int, full: bool, *, dry_run: bool) -> list[str]:
+    return table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=full)
+
+
+@dataclass(frozen=True)
+class ErasurePreview:
+    """The preview of an erasure: rows by table, operators built anew, views kept, and savepoints in the way.
+
+    `unread`: rejected payloads of each stream without a readable field of that name, in which the value alone tells.
+    """
+
+    rows: dict[str, int]
+    rebuilt: tuple[str, ...]
+    kept: tuple[str, ...]
+    savepoints: tuple[str, ...]
+    unread: dict[str, int]
+
+
+def preview_erasure(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person, *, keep_numbers: bool = False
+) -> ErasurePreview:
+    """Count what is there of a person; changes nothing, and the pipeline may run.
+
+    Raises:
+        ErasureError: no stream has the column.
+    """
+    check_known(pipeline, person)
+    occurrences = in_logs(spark, lake, pipeline, person)
+    rows = {f"{each.stream.name}/log": each.valid + each.rejected for each in occurrences}
+    for table in tables_of(lake, pipeline):
+        if table not in rows and table.rpartition("/")[2] not in WITHOUT_ROWS:
+            uri = lake.path(table)
+            if person.is_told_by(delta.read(spark, uri)):
+                rows[table] = to_be_taken(spark, uri, person.split()).rows
+    rebuilt = affected(pipeline, [each.stream.name for each in occurrences if each.valid])
+    kept = [operator.name for operator in rebuilt if keep_numbers and can_be_kept(lake, operator, person)]
+    return ErasurePreview(
+        {table: count for table, count in rows.items() if count},
+        tuple(operator.name for operator in rebuilt if operator.name not in kept),
+        tuple(kept),
+        tuple(each.name for each in savepoints(lake, pipeline)),
+        unread_rejected(spark, lake, pipeline, person),
+    )

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations.erasure.person import TEXTS, Person
+from streaming.operations.erasure.rows import TEXTS, Person
 from streaming.tables import delta, storage
 
 _CHECKPOINT = re.compile(r"_delta_log/.*\.parquet$")

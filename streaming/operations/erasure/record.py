@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from streaming.lake import Lake, Named
-from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.rows import Person
 from streaming.tables import delta
 
 COMMIT = "erasure"

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Pipeline
 from streaming.lake.lake import Lake
-from streaming.operations.retention.declared import drop_old_days
+from streaming.operations.retention import drop_old_days
 from tests.platform_assets.conftest import Tidemark
 from tests.support.packages import importable, pipeline_module, write_modules
 from tests.support.pipelines.beats import beats, by_id

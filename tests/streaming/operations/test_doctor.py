@@ -20,7 +20,8 @@ from streaming.base.errors import LeaseError
 from streaming.declare.pipeline import Pipeline
 from streaming.lake.lake import Lake
 from streaming.log.batches import archive_batches
-from streaming.operations.doctor import examination, examine, heal
+from streaming.operations import doctor
+from streaming.operations.doctor import examine, heal
 from streaming.operations.savepoint import savepoint
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
@@ -142,7 +143,7 @@ def nobody(lake: Lake) -> Iterator[None]:
 
 
 def test_what_is_removed_while_it_is_looked_at_is_not_taken_for_forbidden(tmp_path: Path) -> None:
-    assert not examination._is_forbidden(tmp_path / "gone", os.R_OK)
+    assert not doctor._is_forbidden(tmp_path / "gone", os.R_OK)
 
 
 def test_what_another_user_has_left_is_named_with_the_command_that_gives_it_back_and_nothing_is_touched(

@@ -26,12 +26,11 @@ from streaming.declare.windowed import Windowed
 from streaming.deliveries.dead_letters import SCHEMA
 from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine
-from streaming.operations.erasure import erasing, removing
-from streaming.operations.erasure.erasing import erase
-from streaming.operations.erasure.person import Person
-from streaming.operations.erasure.preview import preview_erasure
+from streaming.operations.erasure import erasing
+from streaming.operations.erasure.erasing import erase, preview_erasure
 from streaming.operations.erasure.proof import prove
 from streaming.operations.erasure.record import erasures
+from streaming.operations.erasure.rows import Person
 from streaming.operations.maintenance import maintain
 from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
@@ -112,9 +111,9 @@ def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     foretold = preview_erasure(spark, lake, pipeline, ADA)
     with pytest.raises(ErasureError, match=r"savepoints of pipeline 'readings' keep old versions: pinning\."):
         erase(spark, lake, pipeline, ADA, now=lambda: NOW)
-    for module, died_at in ((erasing, "rebuild_held"), (removing, "_forget_history")):
+    for died_at in ("rebuild_held", "_forget_history"):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module, died_at, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(erasing, died_at, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 erase(spark, lake, pipeline, ADA, with_savepoints=True, now=lambda: NOW)
         assert [each.done_at for each in erasures(lake)] == [None]

@@ -32,11 +32,10 @@ from streaming.log.batches import read_batches
 from streaming.log.read import read_log, rejected, valid
 from streaming.operations.cuts import lake_as_of
 from streaming.operations.erasure.erasing import erase
-from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.rows import Person
 from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
-from streaming.operations.retention.dropping import Dropped, drop_days
-from streaming.operations.retention.retained import retained_days
+from streaming.operations.retention import Dropped, drop_days, retained_days
 from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain

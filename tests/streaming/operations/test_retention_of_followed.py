@@ -24,8 +24,7 @@ from streaming import (
 )
 from streaming.audit.laws import audit
 from streaming.log.read import read_log, valid
-from streaming.operations.retention.dropping import drop_days
-from streaming.operations.retention.planned import planned_drop
+from streaming.operations.retention import drop_days, planned_drop
 from streaming.operations.savepoint import savepoint
 from tests.support.feeds import land
 from tests.support.instants import T0

@@ -27,10 +27,17 @@ from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.log.batches import read_batches
 from streaming.operations.maintenance import maintain
-from streaming.operations.pinned import kept_bytes
 from streaming.operations.redeliver import begin_anew
 from streaming.operations.restore import restore, restore_to
-from streaming.operations.savepoint import SavedTable, Savepoint, drop_savepoint, find_savepoint, savepoint, savepoints
+from streaming.operations.savepoint import (
+    SavedTable,
+    Savepoint,
+    drop_savepoint,
+    find_savepoint,
+    kept_bytes,
+    savepoint,
+    savepoints,
+)
 from streaming.operations.undeclared import drop
 from streaming.operators.declaration import create_table
 from streaming.operators.stepped import clean_state

@@ -15,7 +15,7 @@ from streaming.declare.enriched import Enriched
 from streaming.declare.operator import PENDING, STATE, Operator
 from streaming.declare.window_joined import WindowJoined
 from streaming.lake.lake import Lake
-from streaming.operations.doctor.examination import examine_operator
+from streaming.operations.doctor import examine_operator
 from streaming.operators.as_of import version_through
 from streaming.operators.declaration import create_table
 from streaming.operators.generations import GENERATION

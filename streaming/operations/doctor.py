@@ -22,7 +22,7 @@ from deltalake import DeltaTable, rust_core_version
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from streaming.base import LogError, counted, utc_now
+from streaming.base import LogError, OperatorError, counted, utc_now
 from streaming.declare import CHANGES, DEAD, PROGRESS, Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import Cursor, ledger_of, outbox_of
 from streaming.lake import Lake

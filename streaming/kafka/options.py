@@ -6,10 +6,19 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streaming.base import DeclarationError, FrozenMapping, SourceError, check_mapping
+from streaming.base import DeclarationError, FrozenMapping, SourceError, check_mapping, check_type
 
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_ADVICE = {
+    "_SSL": "Name the PEM file of who signed the brokers' certificate in ssl.ca.location",
+    "_AUTHENTICATION": "Correct sasl.username, sasl.password and sasl.mechanism",
+}
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SERVER = re.compile(r"\S+:[0-9]+")
 ISOLATION = "isolation.level"
 _SECRETS = ("password", "secret", "jaas", ".pem", "token")
 _OURS = {
@@ -62,6 +71,40 @@ _CONTENT_OF = {
 }
 """The options of librdkafka that take the content of a file instead of its place."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class LastError:
+    """The last word of a client that says why; it is the client's `error_cb`, and is told when the client is polled."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self.advice = ""
+        """The action to take, as the beginning of a sentence; empty where the word does not say."""
+
+    def __call__(self, error: KafkaError) -> None:
+        name = error.name()
+        # A broker closes the connection it refused, and then none is left: both say less than why it refused.
+        if name in _ADVICE or (name != "_ALL_BROKERS_DOWN" and not self.advice):
+            self._text, self.advice = error.str(), _ADVICE.get(name, "")
+
+    def __str__(self) -> str:
+        return f", the last word was: {self._text}" if self._text else ""
+
+
+def check_servers(what: str, servers: str) -> None:
+    """Refuse what is not hosts and ports with commas between them.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    check_type(f"servers of {what}", servers, str, "host and port, such as 'localhost:9092'")
+    if not all(_SERVER.fullmatch(server.strip()) for server in servers.split(",")):
+        raise DeclarationError(f"servers={servers!r} are no hosts and ports; write them as 'localhost:9092'.")
+
+
+def can_name_a_topic(name: str) -> bool:
+    """True if brokers take the name for a topic."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 class ClientOptions(FrozenMapping[str, str]):

@@ -1,9 +1,8 @@
 """Functions with state and timers per key, as folds over the log whose state is a table."""
 
-from streaming.keyed.corrections import current_results, read_corrections
+from streaming.keyed.corrections import TimedRow, current_results, late_sessions, read_corrections
 from streaming.keyed.count_windows import count_window
 from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
-from streaming.keyed.late import TimedRow, late_sessions
 from streaming.keyed.latest import latest
 from streaming.keyed.library import (
     CountEvictor,

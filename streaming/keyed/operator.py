@@ -32,6 +32,9 @@ from streaming.keyed.corrections import (
     DayReplay,
     correct,
     current_results,
+    late_rows,
+    logs_of,
+    passed,
     pending,
     pinned_rules,
     plan,
@@ -40,7 +43,6 @@ from streaming.keyed.corrections import (
 )
 from streaming.keyed.fold import NEVER
 from streaming.keyed.frame import in_order, is_on_time
-from streaming.keyed.late import late_rows, logs_of, passed
 from streaming.keyed.migration import changed_text, check_whole, counts_as, later_outputs, migrations_of
 from streaming.keyed.rules import PinnedRules, rules_of_logs
 from streaming.keyed.schemas import spark_schema, table_schemas

@@ -9,10 +9,17 @@ from streaming.log.batches import (
     archive_batches,
     archived_through,
     batches_after,
+    check_as_of,
     clock_history,
+    dropped_before,
+    dropped_days,
+    dropped_number,
+    dropped_rows,
     head,
     newest_late,
+    note_dropped,
     note_erased,
+    noted_before,
     read_batches,
     version_after,
 )
@@ -40,14 +47,5 @@ from streaming.log.read import (
     require_log,
     valid,
     with_origin,
-)
-from streaming.log.retention import (
-    check_as_of,
-    dropped_before,
-    dropped_days,
-    dropped_number,
-    dropped_rows,
-    note_dropped,
-    noted_before,
 )
 from streaming.log.validate import RowValidator

@@ -25,7 +25,7 @@ from streaming.base import (
 )
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log.retention import check_as_of, dropped_before, dropped_rows
+from streaming.log.batches import check_as_of, dropped_before, dropped_rows
 from streaming.sources import PlacedRows, Source, placed_rows
 from streaming.tables import FileIndex, TimeRange, at_most, delta, have_common, merged, occupied, read_files, storage
 

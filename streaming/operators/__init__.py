@@ -19,18 +19,21 @@ from streaming.operators.declaration import (
     has_published,
     recorded_declaration,
 )
-from streaming.operators.generations import (
+from streaming.operators.placed import rows_by_batch
+from streaming.operators.progress import (
     GENERATION,
+    NEWEST_BATCH,
+    FilterCounts,
+    Progress,
     Replaced,
     built_anew,
     generation_of,
+    moved_on,
     open_beside,
     open_side,
     require_table,
     versions_now,
 )
-from streaming.operators.placed import rows_by_batch
-from streaming.operators.progress import NEWEST_BATCH, FilterCounts, Progress, moved_on
 from streaming.operators.runtime import (
     OperatorRuntime,
     Step,

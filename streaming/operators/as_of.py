@@ -14,7 +14,7 @@ from streaming.base import NoVersionError, OperatorError
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators.generations import generation_of, versions_now
+from streaming.operators.progress import generation_of, versions_now
 from streaming.tables import delta, newest_commits
 
 _NAMED = 5

@@ -12,8 +12,7 @@ from pyspark.errors import PySparkException
 
 from streaming.base import CorrectionsFailed, FencedError, FunctionError, counted, optional_instant, to_micros
 from streaming.declare import Operator
-from streaming.operators.generations import generation_of
-from streaming.operators.progress import Progress, first_number
+from streaming.operators.progress import Progress, first_number, generation_of
 from streaming.spark import cause_in_words, function_errors
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"

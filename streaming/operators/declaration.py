@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from streaming.base import ChangedDeclaration
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.operators.generations import BORN, generation_of
+from streaming.operators.progress import BORN, generation_of
 from streaming.tables import delta
 
 DECLARATION = "tidemark.declaration"

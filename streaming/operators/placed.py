@@ -5,7 +5,7 @@ from __future__ import annotations
 from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.operators.generations import generation_of
+from streaming.operators.progress import generation_of
 from streaming.sources import PlacedRows, check_has_side
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.operators.declaration import DECLARATION, recorded_declaration
-from streaming.operators.generations import (
+from streaming.operators.progress import (
     BEFORE,
     CONTINUES,
     FORGOTTEN,

@@ -1,11 +1,10 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
 from streaming.tables import delta, history, s3, storage
-from streaming.tables.copies import copy_files, copy_table
 from streaming.tables.data_files import TaskFile, TaskFiles, read_files
 from streaming.tables.delta import attempts, nullable
 from streaming.tables.file_index import FileIndex
-from streaming.tables.history import clean_up, commits_of, newest_commits, numbers_of
+from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of
 from streaming.tables.rewritten import (
     Split,
     TakenOut,

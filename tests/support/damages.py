@@ -17,7 +17,7 @@ from streaming.declare.delivery import Delivery
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
-from streaming.operators.generations import GENERATION
+from streaming.operators.progress import GENERATION
 from streaming.operators.switching import next_of
 from streaming.sinks.files import JsonLines
 from streaming.sources.files_moved import move_files

@@ -66,7 +66,9 @@ _LOG = "/readings/log"
 
 NOTED = "noted what goes of the first log, nothing taken out"
 POINTS: dict[str, Point] = {
-    "a place to note what goes, nothing noted": Point("", "streaming.log.retention", "write_deltalake", 1),
+    "a place to note what goes, nothing noted": Point(
+        "", "streaming.log.batches", "write_deltalake", 1, "/readings/dropped"
+    ),
     NOTED: Point("", "streaming.operations.retention", "take_out_days", 1),
     "a repaired row left out of new files, which are not in the log": Point("", *_COMMIT, 1, _LOG),
     "taken out of the first log of two": Point("", *_COMMIT, 1, _LOG, after=True),

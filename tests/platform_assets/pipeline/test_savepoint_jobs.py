@@ -16,7 +16,7 @@ from streaming import drain
 from streaming.lake.lake import Lake
 from streaming.log.batches import head
 from streaming.operations.savepoint import savepoints
-from streaming.operators.generations import generation_of
+from streaming.operators.progress import generation_of
 from streaming.tables import delta
 from tests.support.departures import FIRST, SECOND
 from tests.support.feeds import land

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming.base import from_micros
-from streaming.keyed.late import TimedRow, late_sessions
+from streaming.keyed.corrections import TimedRow, late_sessions
 from tests.streaming.keyed.corrections_oracle import Batch, Row, over_all_rows, told
 from tests.support.examples import many
 from tests.support.instants import T0, at, ms

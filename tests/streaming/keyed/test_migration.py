@@ -18,7 +18,7 @@ from streaming.keyed.fold import Key
 from streaming.keyed.library import CountTrigger
 from streaming.keyed.migration import Migrated, counts_as
 from streaming.lake.lake import Lake
-from streaming.operators.generations import generation_of
+from streaming.operators.progress import generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import Drained
 from streaming.tables import delta

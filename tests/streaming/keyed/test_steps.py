@@ -27,7 +27,7 @@ from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.undeclared import undeclared_tables
 from streaming.operators import stepped
-from streaming.operators.generations import generation_of
+from streaming.operators.progress import generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.service.transient_errors import transient_cause
 from streaming.tables import TaskFiles, delta

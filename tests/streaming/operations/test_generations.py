@@ -23,7 +23,7 @@ from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.undeclared import drop, undeclared_tables
-from streaming.operators.generations import generation_of, open_side
+from streaming.operators.progress import generation_of, open_side
 from streaming.operators.runtime import runtime_of
 from streaming.operators.switching import make_ready, next_of, ready_generation, switch
 from streaming.service.continuous import Continuous, Ending

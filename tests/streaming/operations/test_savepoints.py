@@ -44,7 +44,7 @@ from streaming.operators.stepped import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
 from streaming.sources.files_moved import move_files
-from streaming.tables import copies, delta
+from streaming.tables import delta, history
 from streaming.windows.session import SessionWindow
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support import lookups
@@ -255,7 +255,7 @@ def test_a_copy_that_died_in_its_midst_cannot_be_opened(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, kills, opened = DeltaTable(lake.log(readings)), 0, 0
-    copied = copies.copy_files
+    copied = history.copy_files
     while not opened:
         kills += 1
         left = kills
@@ -267,10 +267,10 @@ def test_a_copy_that_died_in_its_midst_cannot_be_opened(
                 raise KeyboardInterrupt
             copied(source, names, to)
 
-        monkeypatch.setattr(copies, "copy_files", dying)
+        monkeypatch.setattr(history, "copy_files", dying)
         to = str(tmp_path / str(kills))
         with suppress(KeyboardInterrupt):
-            copies.copy_table(table, to)
+            history.copy_table(table, to)
         with suppress(DeltaError, AssertionError):
             opened = delta_rows(to)
     assert opened == 10 and kills > 3

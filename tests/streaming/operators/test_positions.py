@@ -18,8 +18,7 @@ from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine_operator
 from streaming.operators.as_of import version_through
 from streaming.operators.declaration import create_table
-from streaming.operators.generations import GENERATION
-from streaming.operators.progress import Progress
+from streaming.operators.progress import GENERATION, Progress
 from streaming.queryable.keyed import StateOfKeys
 from streaming.tables import delta
 from streaming.views.steps import repaired

@@ -23,8 +23,7 @@ from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.undeclared import undeclared_tables
 from streaming.operators import stepped
-from streaming.operators.generations import generation_of
-from streaming.operators.progress import FilterCounts
+from streaming.operators.progress import FilterCounts, generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from streaming.tables import delta

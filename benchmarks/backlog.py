@@ -28,7 +28,8 @@ from streaming.service.overview import look
 from streaming.service.status import ProcessStatus
 from streaming.spark.session import start_session
 from streaming.views.corrections import correct, plan, read_corrections
-from streaming.views.current import current_results, read_first
+from streaming.views.current import current_results
+from streaming.views.results import read_first
 
 STREAM = pipeline.stream
 _ROWS_A_FILE = 5_000

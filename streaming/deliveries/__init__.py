@@ -3,7 +3,17 @@
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.cutting import days_to_deliver, why_not_by_day
 from streaming.deliveries.ledger import Ledger, LedgerTable, ledger_of
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.outbox import (
+    ROW,
+    UNIT,
+    Cursor,
+    Outbox,
+    as_delivered,
+    place_of,
+    value_of,
+    wanted,
+    with_places,
+    without_places,
+)
 from streaming.deliveries.outboxes import outbox_for, outbox_of
-from streaming.deliveries.reader import ROW, as_delivered, place_of, value_of, wanted, with_places, without_places
 from streaming.deliveries.runtime import DeliveryProgress, DeliveryRuntime

@@ -15,8 +15,7 @@ from streaming.base import DAY, FencedError, RedeliveryError, date_literal
 from streaming.declare import CHANGES, Delivery
 from streaming.deliveries.changing import NOTHING_CLOSED, ChangePosition, Changing, Look
 from streaming.deliveries.ledger import recorded_by
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox
-from streaming.deliveries.reader import ROW, with_places, without_places
+from streaming.deliveries.outbox import ROW, UNIT, Cursor, Outbox, with_places, without_places
 from streaming.lake import Lake
 from streaming.operators import comparable
 from streaming.sinks import CHANGE, DELETE, REASON, REVISION, TIME

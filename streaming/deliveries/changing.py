@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from streaming import keyed
 from streaming.base import AT, DAY, ORIGIN, from_micros, literal, optional_micros
 from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Delivery, Joined, Keyed, Operator, OverWindows
-from streaming.deliveries.reader import chosen_rows, may_fail
+from streaming.deliveries.outbox import chosen_rows, may_fail
 from streaming.joins import current_rows, voided_rows, with_reasons
 from streaming.keyed import current_results
 from streaming.lake import Lake

@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 
 from streaming.base import DAY, EPOCH, FencedError, RedeliveryError, SinkError, date_literal, interval
 from streaming.declare import CHANGES, Delivery, Operator
-from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.ledger import Ledger, LedgerTable
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox
-from streaming.deliveries.reader import (
+from streaming.deliveries.ledger import DeadLetters, Ledger, LedgerTable
+from streaming.deliveries.outbox import (
     READ_AT_ONCE,
     ROW,
+    UNIT,
+    Cursor,
+    Outbox,
     Reader,
     Slice,
     as_delivered,

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from streaming.base import RedeliveryError
 from streaming.declare import Delivery
 from streaming.deliveries.cutting import Cutting, ask_for_days, check_days, check_repeatable
-from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.ledger import Ledger, LedgerTable
+from streaming.deliveries.ledger import DeadLetters, Ledger, LedgerTable
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.outboxes import outbox_of
 from streaming.lake import Lake

@@ -35,28 +35,26 @@ from streaming.operators.progress import (
     versions_now,
 )
 from streaming.operators.runtime import (
+    Batches,
     OperatorRuntime,
+    Outputs,
+    StateCleaner,
     Step,
+    SteppedRuntime,
+    Steps,
     Written,
     can_be_compared,
     check_can_rebuild,
     check_whole,
+    clean_state,
     frame,
+    in_pieces,
     of_kept_days,
+    rows_per_step,
     runtime_of,
+    slices,
     whole_in,
     whole_since,
-)
-from streaming.operators.stepped import (
-    Batches,
-    Outputs,
-    StateCleaner,
-    SteppedRuntime,
-    Steps,
-    clean_state,
-    in_pieces,
-    rows_per_step,
-    slices,
 )
 from streaming.operators.switching import (
     has_caught_up,

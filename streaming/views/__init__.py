@@ -11,9 +11,9 @@ from streaming.views.corrections import (
     plan,
     read_corrections,
 )
-from streaming.views.current import current_results, current_with_reasons, pinned_windows, read_first
+from streaming.views.current import current_results, current_with_reasons, pinned_windows
 from streaming.views.operator import OverWindowsRuntime, WindowedRuntime
-from streaming.views.panes import PartialColumns, keep_days, rows_as_partial
+from streaming.views.partial_results import PartialColumns, keep_days, rows_as_partial
 from streaming.views.results import (
     aggregate,
     as_batch,
@@ -26,5 +26,6 @@ from streaming.views.results import (
     pairs,
     possible_bounds,
     possible_pairs,
+    read_first,
 )
 from streaming.views.updates import read_updates, updated_through

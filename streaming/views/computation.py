@@ -18,7 +18,7 @@ from streaming.log import OperatorCounts, valid
 from streaming.operators import Progress, can_be_compared, whole_since
 from streaming.spark import as_json
 from streaming.views.functions import ERROR, errors_of
-from streaming.views.panes import PartialColumns, partial_columns
+from streaming.views.partial_results import PartialColumns, partial_columns
 from streaming.views.results import (
     counted_by,
     counted_rows,

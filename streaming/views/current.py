@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import reduce
 from typing import TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import RETRACTED, DeclarationError, OperatorError, literal
+from streaming.base import RETRACTED, DeclarationError
 from streaming.declare import CORRECTIONS, UPDATES, OverWindows
 from streaming.lake import Lake
-from streaming.log import head
-from streaming.operators import PinnedTables, Progress, check_followed, generation_of, versions_now
+from streaming.operators import PinnedTables, generation_of, versions_now
 from streaming.sources import PlacedRows, placed_rows
-from streaming.tables import delta
 from streaming.views.results import kind_of
 
 _WINDOW_ID = "_window_id"
@@ -75,34 +73,6 @@ def _not_corrected(first: DataFrame, corrected: DataFrame, view: OverWindows) ->
     """The first results for whose window nothing else stands."""
     same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
     return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")
-
-
-def read_first(spark: SparkSession, lake: Lake, operator: OverWindows, version: int | None = None) -> DataFrame:
-    """The first results as a batch frame, at one Delta `version` or the newest.
-
-    As of batches of the logs those of the windows that the clock had closed by them.
-
-    Raises:
-        OperatorError: nothing is published yet, or not up to those batches.
-    """
-    uri = lake.table(operator)
-    table = delta.open_table(uri, version)
-    if table is None:
-        until = "" if len(operator.reads) == 1 else ", until each of its streams has rows"
-        raise OperatorError(
-            f"{operator.kind_name} {operator.name!r} is not built yet at {uri!r}; run `tidemark run {operator.folder}` "
-            f"first{until}, or point TIDEMARK_HOME to the lake that has it."
-        )
-    rows = delta.read(spark, uri, version)
-    if lake.cut is None:
-        return rows
-    followed = Progress.of(operator, table).through
-    for stream in operator.reads:
-        check_followed(operator, followed[stream.name], head(lake, stream))
-    at = Progress.at_heads(lake, operator)
-    # A later row is late for all windows that are closed by then.
-    closed = None if at.watermark is None else operator.window.closed_by(at.watermark)
-    return rows.where(F.lit(False) if closed is None else F.col("window_end") <= literal(closed))
 
 
 def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:

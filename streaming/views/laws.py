@@ -32,10 +32,10 @@ from streaming.operators import (
 from streaming.tables import delta
 from streaming.views.computation import computation_of
 from streaming.views.corrections import correction, days_of_session, pending, read_corrections
-from streaming.views.current import current_results, read_first
-from streaming.views.panes import kept_days
+from streaming.views.current import current_results
+from streaming.views.partial_results import kept_days
 from streaming.views.recount import Recount, Scope, Unsupported
-from streaming.views.results import group, in_lateness, kind_of, late_pairs_in
+from streaming.views.results import group, in_lateness, kind_of, late_pairs_in, read_first
 from streaming.views.updates import read_updates, updated_through, updates_between
 
 _UNKNOWN_ROUNDING = 1e-9

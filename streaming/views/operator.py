@@ -31,9 +31,9 @@ from streaming.operators import (
 from streaming.tables import delta
 from streaming.views.computation import computation_of
 from streaming.views.corrections import correct, logs_of, plan, read_corrections
-from streaming.views.current import current_results, pinned_windows, read_first
+from streaming.views.current import current_results, pinned_windows
 from streaming.views.laws import ViewLaws, WindowLaws
-from streaming.views.panes import can_fold, partial_columns
+from streaming.views.partial_results import partial_columns
 from streaming.views.results import (
     aggregate,
     duplicates,
@@ -41,6 +41,7 @@ from streaming.views.results import (
     pairs,
     possible_pairs,
     possibly_in_windows_after,
+    read_first,
     unassigned,
 )
 from streaming.views.steps import (
@@ -50,6 +51,7 @@ from streaming.views.steps import (
     FoldedSteps,
     SessionSteps,
     WindowSteps,
+    can_fold,
     reads_of,
     results_columns,
     waiting_at,

@@ -36,8 +36,10 @@ from streaming.base import (
 )
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, read_log, valid
+from streaming.log import Batch, head, read_log, valid
+from streaming.operators import Progress, check_followed
 from streaming.spark import computed_or, first_failure, holds, row_values
+from streaming.tables import delta
 from streaming.views.functions import apply_function
 from streaming.windows import Tumbling, Window
 
@@ -387,6 +389,34 @@ def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:
             for name, aggregate in view.aggregates.items()
         ),
     )
+
+
+def read_first(spark: SparkSession, lake: Lake, operator: OverWindows, version: int | None = None) -> DataFrame:
+    """The first results as a batch frame, at one Delta `version` or the newest.
+
+    As of batches of the logs those of the windows that the clock had closed by them.
+
+    Raises:
+        OperatorError: nothing is published yet, or not up to those batches.
+    """
+    uri = lake.table(operator)
+    table = delta.open_table(uri, version)
+    if table is None:
+        until = "" if len(operator.reads) == 1 else ", until each of its streams has rows"
+        raise OperatorError(
+            f"{operator.kind_name} {operator.name!r} is not built yet at {uri!r}; run `tidemark run {operator.folder}` "
+            f"first{until}, or point TIDEMARK_HOME to the lake that has it."
+        )
+    rows = delta.read(spark, uri, version)
+    if lake.cut is None:
+        return rows
+    followed = Progress.of(operator, table).through
+    for stream in operator.reads:
+        check_followed(operator, followed[stream.name], head(lake, stream))
+    at = Progress.at_heads(lake, operator)
+    # A later row is late for all windows that are closed by then.
+    closed = None if at.watermark is None else operator.window.closed_by(at.watermark)
+    return rows.where(F.lit(False) if closed is None else F.col("window_end") <= literal(closed))
 
 
 def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:

@@ -1,7 +1,9 @@
 """One step of an operator over windows: from where it is to a batch of each log.
 
 Windows with fixed bounds need no state: those that the clock closes on the way are computed from the logs, or from
-panes into which rows are folded that would be read too often. Of sessions what is open is a table. Each commit says how
+panes into which rows are folded that would be read too often. A *pane* is a stretch of time whose rows are all in the
+same windows. What is folded is a cache of the log: a step makes its results of the panes and of the rows that are not
+folded yet, wherever the border between the two lies. Of sessions what is open is a table. Each commit says how
 far its table is. Whatever kills a step, the next one goes on from what the tables say; what was published is never
 published again.
 """
@@ -20,22 +22,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import FIRST_INSTANT, WINDOW, WRITTEN_AT, constant
+from streaming.base import DAY, FIRST_INSTANT, STAMP, WINDOW, WRITTEN_AT, constant, date_literal
 from streaming.clocks import latest
 from streaming.declare import STATE, OverWindows, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Batches, Progress, StateCleaner, Written, can_be_compared, create_table, in_pieces
 from streaming.spark import function_errors, remembered
-from streaming.tables import delta, nullable, storage
+from streaming.tables import delta, forget_days, nullable, storage
 from streaming.views.computation import computation_of
-from streaming.views.panes import Panes, PartialColumns, can_fold, first_open
-from streaming.views.results import SESSION, ends_within, kind_of, with_sessions
+from streaming.views.partial_results import PartialColumns
+from streaming.views.results import SESSION, ends_within, has_windows, kind_of, with_order, with_sessions
 
 FOLDED_FROM = 1_000_000
 """From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""
 GATHERED_FROM = 4
 """In how many windows a row is at least where it pays to put the rows of a pane together before anything else."""
+_PANE, _CLOSED = "_pane", "_closed"
 Of = TypeVar("Of", bound=OverWindows)
 
 
@@ -334,3 +337,104 @@ class SessionSteps(WindowSteps[Of]):
         kept = repaired(self.lake, self.operator, published)
         if kept != published:
             self._open.write_open(self._open.until(kept, published), kept, published)
+
+
+class Panes:
+    """The table of a view's panes: per key and pane the parts of its aggregates, of the batches up to `through`.
+
+    `_closed` is the end of the last window over the pane that was closed when the rows came, null for none: they are
+    late for that window and those before it, and on time for the others.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles, kept: PartialColumns) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._view = view
+        self._log = log
+        self._kept = kept
+        self.uri = lake.table(view, STATE)
+
+    def position(self) -> Progress:
+        """Up to where rows are folded."""
+        return Progress.of(self._view, delta.open_table(self.uri))
+
+    def fold(self, position: Progress) -> None:
+        """Fold the rows up to where the view is, and forget the panes of which every window is published."""
+        folded, first = self.position(), first_open(self._view, position)
+        log_rows = self._log.with_times(self._spark, first, None, position.batch, after=folded.batch)
+        last = F.struct(self._view.window.last_end(F.col(_PANE)).alias("end"))
+        # A row that is late for all of its windows, or is in none, makes no result here.
+        counts = last["end"].isNotNull() & ~self._view.window.late(last, F.col(STAMP))
+        closed = self._parts(log_rows).where(counts).withColumn(_CLOSED, self._closed_before())
+        parts = closed.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.merged)
+        written = parts.withColumn(DAY, F.to_date(_PANE))
+        delta.append(
+            written,
+            create_table(self._lake, self._view, STATE, written.schema),
+            says={"through": position.batch},
+            statistics=(_PANE,),
+            numbers=position.numbers(),
+            fence=lambda table: folded.fence(self._view, table),
+        )
+        if first is not None:
+            forget_days(self.uri, first.date())
+
+    def closing(self, folded_through: int, since: datetime | None, by: datetime, through: int) -> DataFrame:
+        """The groups of the windows that end in (since, by], of the batches up to `through`, as `finish` takes them.
+
+        Up to `folded_through` they are of the panes, which go as far, and from there on of the log.
+        """
+        first, before = self._view.window.times_for_ends(since, by)
+        rows = self._log.with_times(self._spark, first, before, through, after=folded_through)
+        panes = delta.read(self._spark, self.uri).where(F.col(_PANE) < constant(by, _PANE))
+        if first is not None:
+            panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= constant(first, _PANE)))
+        folded = panes.withColumn(WINDOW, F.explode(self._windows())).where(self._is_on_time(F.col(WINDOW)))
+        unfolded = self._on_time(rows)
+        return self._merged(folded.select(unfolded.columns).unionByName(unfolded), since, by)
+
+    def gathered(self, rows: DataFrame, since: datetime | None, by: datetime) -> DataFrame:
+        """The groups of windows that end in (since, by], of the log's `rows` alone, put together by pane first."""
+        return self._merged(self._on_time(rows), since, by)
+
+    def _on_time(self, rows: DataFrame) -> DataFrame:
+        """The parts of the aggregates of `rows` that came in time, once for each window."""
+        paired = self._parts(rows).withColumn(WINDOW, F.explode(self._windows()))
+        return paired.where(~self._view.window.late(F.col(WINDOW), F.col(STAMP))).drop(_PANE, STAMP)
+
+    def _parts(self, rows: DataFrame) -> DataFrame:
+        """The parts of the aggregates of `rows` of the log per pane and stamp, which are late for the same windows."""
+        pane = self._view.window.pane(F.col(self._view.of.event_time))
+        assert pane is not None
+        paned = with_order(rows.where(has_windows(self._view)), self._view).withColumn(_PANE, pane)
+        return paned.groupBy(*self._view.by, _PANE, STAMP).agg(*self._kept.of_rows)
+
+    def _merged(self, parts: DataFrame, since: datetime | None, by: datetime) -> DataFrame:
+        ended = parts.where(ends_within(since, by))
+        merged = kind_of(self._view).group(ended, self._view.by, list(self._kept.merged))
+        return merged.select(*self._view.by, WINDOW, *self._kept.wholes)
+
+    def _windows(self) -> Column:
+        """The windows of a pane, which are those of each of its rows."""
+        return self._view.window.bounds(F.col(_PANE))
+
+    def _closed_before(self) -> Column:
+        late = F.filter(self._windows(), lambda window: self._view.window.late(window, F.col(STAMP)))
+        return F.array_max(F.transform(late, lambda window: window["end"]))
+
+    @staticmethod
+    def _is_on_time(window: Column) -> Column:
+        return F.col(_CLOSED).isNull() | (window["end"] > F.col(_CLOSED))
+
+
+def can_fold(view: Windowed, kept: PartialColumns) -> bool:
+    """True if rows of the view can be folded: aggregates have parts, and it is known which rows share their windows."""
+    return bool(kept.wholes) and view.window.pane(F.lit(None).cast("timestamp")) is not None
+
+
+def first_open(view: Windowed, position: Progress) -> datetime | None:
+    """No row before it is in a window that the view has yet to publish; null where nobody knows."""
+    if position.watermark is None:
+        return None
+    closed = view.window.closed_by(position.watermark)
+    return view.window.times_for_ends(closed, closed)[0]

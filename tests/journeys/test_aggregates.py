@@ -21,8 +21,7 @@ from docs.examples.temperatures import (
 )
 from streaming import Lake
 from streaming.declare.windowed import Windowed
-from streaming.views.current import read_first
-from streaming.views.results import aggregate, pairs
+from streaming.views.results import aggregate, pairs, read_first
 from tests.support.feeds import readings
 from tests.support.instants import T0, at
 from tests.support.logs import static_log

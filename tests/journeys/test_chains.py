@@ -33,7 +33,7 @@ from streaming.base.errors import DeclarationError, SourceError
 from streaming.base.intervals import utc_now
 from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.streaming.keyed.functions import alert_on_jump
 from tests.streaming.keyed.functions import readings as measured
 from tests.support.feeds import land, readings

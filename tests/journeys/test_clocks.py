@@ -21,8 +21,7 @@ from streaming.audit.laws import audit
 from streaming.log.batches import ClockReading, clock_history, read_batches
 from streaming.log.read import read_log
 from streaming.service.drain import drain
-from streaming.views.current import read_first
-from streaming.views.results import late_pairs
+from streaming.views.results import late_pairs, read_first
 from tests.support.feeds import land, readings
 from tests.support.instants import NOW, at
 from tests.support.runs import run, tuples

@@ -16,9 +16,9 @@ from streaming import Pipeline, drain, log
 from streaming.base.errors import OperatorError
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct, plan, read_corrections
-from streaming.views.current import current_results, read_first
+from streaming.views.current import current_results
 from streaming.views.operator import read_open
-from streaming.views.results import late_pairs, late_rows
+from streaming.views.results import late_pairs, late_rows, read_first
 from streaming.views.updates import read_updates
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0, at

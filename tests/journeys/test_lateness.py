@@ -14,8 +14,7 @@ from streaming.lake.lake import Lake
 from streaming.lateness.profile import profile
 from streaming.service.drain import drain
 from streaming.views.corrections import correct
-from streaming.views.current import read_first
-from streaming.views.results import late_pairs
+from streaming.views.results import late_pairs, read_first
 from tests.support.disorder import shifted
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0, at, ms

@@ -12,7 +12,7 @@ from docs.examples.allowed_lateness import bursts, updated_bursts
 from streaming import Lake, correct, plan
 from streaming.audit.laws import audit
 from streaming.operators.runtime import runtime_of
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from streaming.views.updates import read_updates
 from tests.support.feeds import readings
 from tests.support.instants import NOW, T0, at

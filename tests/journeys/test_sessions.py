@@ -27,8 +27,7 @@ from streaming import (
     log,
     plan,
 )
-from streaming.views.current import read_first
-from streaming.views.results import duplicates
+from streaming.views.results import duplicates, read_first
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
 

@@ -17,8 +17,7 @@ from streaming.base.errors import OperatorError
 from streaming.declare.windowed import Windowed
 from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
-from streaming.views.current import read_first
-from streaming.views.results import filled, unassigned
+from streaming.views.results import filled, read_first, unassigned
 from tests.support.feeds import Payload, land_all, readings
 from tests.support.instants import T0, at
 from tests.support.runs import run, tuples

@@ -32,7 +32,7 @@ from streaming import (
 )
 from streaming.declare.operator import Operator
 from streaming.declare.two_sided import TwoSided
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.runtime import runtime_of
 from streaming.service.run import Run
 from tests.streaming.joins import oracle, windows_oracle
@@ -152,7 +152,7 @@ def _row(draw: Random, batch: int, number: int) -> tuple[str, int, int]:
 def run(spark: SparkSession, lake: Lake, of: Meeting) -> None:
     """Both drains, the second once more after it has died."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stepped, "ROWS_PER_CORE", of.most_rows)
+        patched.setattr(runtimes, "ROWS_PER_CORE", of.most_rows)
         _land(lake, of, 0)
         drain(spark, lake, PIPELINE, now=lambda: NOW)
         _land(lake, of, 1)

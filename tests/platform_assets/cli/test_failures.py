@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.cli import interrupts
 from streaming.lake.lake import Lake
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.platform_assets.conftest import Tidemark
 from tests.support.feeds import land, land_all
 from tests.support.instants import at

@@ -31,7 +31,7 @@ from streaming.service.query_errors import await_queries
 from streaming.service.run import Run
 from streaming.tables import delta
 from streaming.views.corrections import correct, read_corrections
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import run

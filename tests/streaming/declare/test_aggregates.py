@@ -21,7 +21,7 @@ from streaming import BoundedOutOfOrderness, Files, Json, Stream, Tumbling, Wind
 from streaming.base.columns import WINDOW
 from streaming.base.errors import DeclarationError
 from streaming.declare.aggregates import Aggregate
-from streaming.views.panes import partial_columns
+from streaming.views.partial_results import partial_columns
 from streaming.views.results import aggregate, finish, pairs
 from tests.support.instants import T0, at
 from tests.support.logs import static_log

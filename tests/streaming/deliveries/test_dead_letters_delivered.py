@@ -16,7 +16,7 @@ from streaming.audit.deliveries import audit_delivery
 from streaming.base.errors import DeclarationError, ProgressError
 from streaming.declare.delivered import DEAD_LETTER
 from streaming.declare.delivery import Delivery
-from streaming.deliveries.dead_letters import SCHEMA
+from streaming.deliveries.ledger import SCHEMA
 from streaming.sinks.files import JsonLines
 from streaming.sinks.rest import Rest
 from tests.support.delivering import Courier, by_id, ingested, pipeline, reading, readings, visits

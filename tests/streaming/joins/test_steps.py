@@ -25,7 +25,7 @@ from streaming.joins.operator import JoinedRuntime
 from streaming.log import batches_after
 from streaming.log import read as log_reads
 from streaming.operations.rebuild import rebuild
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from tests.streaming.joins import oracle
@@ -177,7 +177,7 @@ def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
             killed_at(kill, dying)
             with pytest.raises(Killed):
                 steps.step({name: batches[:1] for name, batches in waiting.items()}, lambda: NOW)
-    monkeypatch.setattr(stepped, "ROWS_PER_CORE", 2)
+    monkeypatch.setattr(runtimes, "ROWS_PER_CORE", 2)
     follow(spark, logged, of)
     assert told(spark, logged, of) == EXPECTED
 

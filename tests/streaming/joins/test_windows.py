@@ -40,7 +40,7 @@ from streaming.lake.lake import Lake
 from streaming.log.read import read_log, valid
 from streaming.operations.rebuild import rebuild
 from streaming.operations.undeclared import undeclared_tables
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
@@ -188,7 +188,7 @@ def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tab
         lake = only_logs_of(logged, tmp_path / str(kill))
         runtime = runtime_of(of, lake)
         with monkeypatch.context() as dying, pytest.raises(Killed):
-            dying.setattr(stepped, "ROWS_PER_CORE", 4)
+            dying.setattr(runtimes, "ROWS_PER_CORE", 4)
             killed_at(kill, dying)
             for step in runtime.steps(spark, lambda: NOW):
                 step.run()

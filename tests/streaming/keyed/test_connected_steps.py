@@ -18,7 +18,7 @@ from streaming.log.batches import Pin, read_batches
 from streaming.log.read import read_log, rejected
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.runtime import runtime_of
 from tests.streaming.keyed.connected import (
     alert_rules,
@@ -211,7 +211,7 @@ def test_steps_over_two_logs_that_are_killed_between_any_two_commits_leave_the_t
         for stream in (smoke, forest):
             shutil.copytree(ruled.path(stream.name, "log"), lake.path(stream.name, "log"))
         with monkeypatch.context() as dying:
-            dying.setattr(stepped, "ROWS_PER_CORE", 1)
+            dying.setattr(runtimes, "ROWS_PER_CORE", 1)
             killed_at(kill, dying)
             with pytest.raises(Killed):
                 follow(spark, lake, fires)

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Keyed, Lake, Pipeline, drain
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.service.run import Run
 from tests.laws.cases import PIPELINES
 from tests.streaming.keyed.corrections_oracle import Row, over_all_rows, told
@@ -89,7 +89,7 @@ def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: p
         drain(spark, lake, of.pipeline, now=lambda: NOW)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stepped, "ROWS_PER_CORE", of.most_rows)
+        patched.setattr(runtimes, "ROWS_PER_CORE", of.most_rows)
         for number, batches in enumerate((of.batches[: of.cut], of.batches[of.cut :])):
             land_all(lake, told.streams[0], *map(_payloads, batches))
             if number == of.dies_in:

@@ -26,7 +26,7 @@ from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.undeclared import undeclared_tables
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.progress import generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.service.transient_errors import transient_cause
@@ -109,7 +109,7 @@ def test_steps_that_are_killed_between_any_two_commits_leave_the_tables_of_one_s
         lake = Lake(str(tmp_path / str(kill)))
         shutil.copytree(logged.path("readings", "log"), lake.path("readings", "log"))
         with monkeypatch.context() as dying:
-            dying.setattr(stepped, "ROWS_PER_CORE", 1)
+            dying.setattr(runtimes, "ROWS_PER_CORE", 1)
             killed_at(kill, dying)
             with pytest.raises(Killed):
                 follow(spark, lake, sorted_out)

@@ -23,8 +23,7 @@ from streaming.lake.lake import Lake
 from streaming.log.read import read_log
 from streaming.operations.cuts import forget_recomputed, lake_as_of, recomputed
 from streaming.operations.savepoint import savepoint
-from streaming.operators.runtime import runtime_of
-from streaming.operators.stepped import clean_state
+from streaming.operators.runtime import clean_state, runtime_of
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
 from streaming.views.corrections import correct, plan

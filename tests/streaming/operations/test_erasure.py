@@ -23,7 +23,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.rule import Rule
 from streaming.declare.selected import Selected
 from streaming.declare.windowed import Windowed
-from streaming.deliveries.dead_letters import SCHEMA
+from streaming.deliveries.ledger import SCHEMA
 from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine
 from streaming.operations.erasure import erasing

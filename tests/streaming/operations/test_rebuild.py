@@ -19,11 +19,11 @@ from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.undeclared import drop, undeclared_tables
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.declaration import DECLARATION, differences, recorded_declaration
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from streaming.windows.periodic import Tumbling
 from tests.support.feeds import readings
 from tests.support.instants import NOW, at
@@ -108,7 +108,7 @@ def test_a_rebuild_tells_how_far_it_is(spark: SparkSession, lake: Lake, monkeypa
 
     progress: list[tuple[int, int]] = []
     run(spark, lake, pipeline_of(count_by_sensor), FIRST, SECOND, LATE)
-    monkeypatch.setattr(stepped, "ROWS_PER_CORE", 0)
+    monkeypatch.setattr(runtimes, "ROWS_PER_CORE", 0)
     rebuild(spark, lake, pipeline_of(count_by_sensor), count_by_sensor, now=lambda: NOW, listener=Told())
     assert progress == [(0, 2), (1, 2), (2, 2)]
 

@@ -32,7 +32,7 @@ from streaming.log.ingest import next_state
 from streaming.log.read import read_log, rejected
 from streaming.operations.repair import ChangedWindow, preview, repair
 from streaming.tables import delta
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
 from tidemark.testing import Payload

@@ -40,7 +40,7 @@ from streaming.operations.savepoint import (
 )
 from streaming.operations.undeclared import drop
 from streaming.operators.declaration import create_table
-from streaming.operators.stepped import clean_state
+from streaming.operators.runtime import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
 from streaming.sources.files_moved import move_files

@@ -21,7 +21,7 @@ from streaming.operations.undeclared import undeclared_tables
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sources.files import Files
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from streaming.windows.periodic import Tumbling
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, at

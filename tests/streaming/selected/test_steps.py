@@ -22,7 +22,7 @@ from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.undeclared import undeclared_tables
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.progress import FilterCounts, generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
@@ -148,11 +148,11 @@ def test_steps_that_are_cut_and_killed_anywhere_leave_the_tables_of_one_that_was
         lake = Lake(str(tmp_path / f"{kill}-{before}"))
         shutil.copytree(logged.path("orders", "log"), lake.path("orders", "log"))
         with monkeypatch.context() as dying:
-            dying.setattr(stepped, "ROWS_PER_CORE", before)
+            dying.setattr(runtimes, "ROWS_PER_CORE", before)
             killed_at(kill, dying)
             with pytest.raises(Killed):
                 follow(spark, lake, split)
-        monkeypatch.setattr(stepped, "ROWS_PER_CORE", after)
+        monkeypatch.setattr(runtimes, "ROWS_PER_CORE", after)
         follow(spark, lake, split)
         assert tables(lake, split) == undisturbed, (kill, before)
 

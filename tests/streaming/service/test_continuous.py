@@ -22,7 +22,7 @@ from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.files_backlog import FilesBacklog
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline

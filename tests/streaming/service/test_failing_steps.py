@@ -36,7 +36,7 @@ from streaming.service.continuous import Continuous
 from streaming.service.drain import drain_unpaused
 from streaming.service.status import ProcessStatus
 from streaming.service.watch import Watch
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, at
 from tidemark.testing import correct, read, rows

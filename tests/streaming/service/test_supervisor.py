@@ -25,7 +25,7 @@ from streaming.service import progress
 from streaming.service.drain import drain
 from streaming.service.overview import look, request
 from streaming.service.progress_table import read_progress
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.streaming.service.streams import (
     STREAM,
     Feeder,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from docs.examples.late_counts import count_by_sensor
 from docs.examples.late_counts import readings as stream
 from streaming import Lake, Pipeline, Sliding
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from tests.support.feeds import readings
 from tests.support.instants import at
 from tests.support.runs import run

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from docs.examples.allowed_lateness import updated_bursts, updated_counts, updated_readings
 from streaming import Lake, Pipeline, Windowed, WindowFunction
 from streaming.audit.laws import audit
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from streaming.views.updates import read_updates
 from tests.support.feeds import readings
 from tests.support.runs import read_current, run, tuples

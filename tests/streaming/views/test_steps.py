@@ -32,11 +32,11 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base.errors import FencedError
 from streaming.log.read import LogFiles
-from streaming.operators import stepped
+from streaming.operators import runtime as runtimes
 from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from streaming.tables.history import commit_history
-from streaming.views.current import read_first
+from streaming.views.results import read_first
 from streaming.views.steps import FoldedSteps, SessionSteps
 from streaming.views.updates import updated_through, updates_of
 from tests.support.instants import NOW, T0
@@ -152,7 +152,7 @@ def forget_history(lake: Lake) -> None:
 @pytest.fixture
 def one_batch_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backlog is followed batch by batch."""
-    monkeypatch.setattr("streaming.operators.stepped.ROWS_PER_CORE", 0)
+    monkeypatch.setattr("streaming.operators.runtime.ROWS_PER_CORE", 0)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_wit
     shutil.copytree(from_the_start.log(visits), lake.log(visits))
     runtime = runtime_of(sessions, lake)
     with monkeypatch.context() as dying, pytest.raises(Killed):
-        dying.setattr(stepped, "ROWS_PER_CORE", 4)
+        dying.setattr(runtimes, "ROWS_PER_CORE", 4)
         # Its second step has published by then.
         killed_at(4, dying)
         for step in runtime.steps(spark, lambda: NOW):

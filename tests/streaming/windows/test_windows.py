@@ -20,8 +20,7 @@ from docs.examples.late_counts import readings as stream
 from streaming import Custom, LocalDays, Pipeline, SessionWindow, Sliding, Tumbling, Window, log
 from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
-from streaming.views.current import read_first
-from streaming.views.results import late_pairs
+from streaming.views.results import late_pairs, read_first
 from tests.support.feeds import readings
 from tests.support.instants import T0, at
 from tests.support.runs import run, tuples

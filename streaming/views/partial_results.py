@@ -1,0 +1,82 @@
+"""The parts of aggregates, or rows, that a view keeps between two steps, and the days of which it keeps the numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+from deltalake import DeltaTable
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, StructType
+
+from streaming.declare import Windowed
+from streaming.lake import Lake
+from streaming.operators import generation_of
+from streaming.tables import delta
+from streaming.views.results import ROWS, all_rows
+
+_KEPT = "tidemark.kept"
+
+
+@dataclass(frozen=True)
+class PartialColumns:
+    """The data kept of some rows beside keys and bounds, as named aggregates.
+
+    `of_rows` makes them of rows, `merged` of what was kept of several lots of them. `wholes` are the view's values made
+    of what is kept; empty where that is the rows.
+    """
+
+    of_rows: tuple[Column, ...]
+    merged: tuple[Column, ...]
+    wholes: tuple[Column, ...]
+
+
+def rows_as_partial(*columns: str) -> PartialColumns:
+    """The rows themselves, in the lists of these columns."""
+    of_rows = (F.collect_list(column).alias(column) for column in columns)
+    return PartialColumns(
+        tuple(of_rows), tuple(F.flatten(F.collect_list(column)).alias(column) for column in columns), ()
+    )
+
+
+def partial_columns(view: Windowed, results: StructType) -> PartialColumns:
+    """The data that a view keeps: the parts of its aggregates, or the rows where they do not tell.
+
+    `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
+    an aggregate has no parts, and of a decimal that is made of doubles.
+    """
+    parts_suffice = all(
+        each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
+        for name, each in view.aggregates.items()
+    )
+    if view.distinct or view.function is not None or not parts_suffice:
+        return PartialColumns((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
+    of_rows: list[Column] = []
+    merged: list[Column] = []
+    wholes: list[Column] = []
+    for name, each in view.aggregates.items():
+        names = [f"_{name}_{place}" for place in range(len(each.parts))]
+        for column, part in zip(names, each.parts, strict=True):
+            of_rows.append(F.expr(part.sql).alias(column))
+            merged.append(F.expr(part.merged.format(*names)).alias(column))
+        wholes.append(F.expr(each.whole.format(*names)).cast(results[name].dataType).alias(name))
+    return PartialColumns(tuple(of_rows), tuple(merged), tuple(wholes))
+
+
+def kept_days(table: DeltaTable | None) -> set[date]:
+    """The days that an open table of first results keeps so; none once the view was built anew."""
+    text = None if table is None else table.metadata().configuration.get(_KEPT)
+    kept = json.loads(text) if text else {}
+    return {date.fromisoformat(day) for day in kept["days"]} if kept.get("of") == generation_of(table) else set()
+
+
+def keep_days(lake: Lake, view: Windowed, days: Iterable[date]) -> None:
+    """Keep the numbers of these days as they are published, and say so to the audit."""
+    table = delta.open_table(lake.first(view))
+    if table is not None:
+        every = sorted({*kept_days(table), *days})
+        kept = {"of": generation_of(table), "days": [day.isoformat() for day in every]}
+        table.alter.set_table_properties({_KEPT: json.dumps(kept)}, raise_if_not_exists=False)

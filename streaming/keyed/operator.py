@@ -1,4 +1,4 @@
-"""Keyed functions as an operator: what the rooms above know of them."""
+"""Keyed functions as an operator: their laws, and what the rooms above know of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enrichments as an operator: what the rooms above know of them."""
+"""Enrichments as an operator: their law, and what the rooms above know of them."""
 
 from __future__ import annotations
 

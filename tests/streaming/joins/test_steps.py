@@ -20,7 +20,7 @@ from streaming import BoundedOutOfOrderness, Files, Joined, Json, Keyed, Lake, P
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
-from streaming.joins import steps as joins
+from streaming.joins import operator as joins
 from streaming.joins.operator import JoinedRuntime
 from streaming.log import batches_after
 from streaming.log import read as log_reads

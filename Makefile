@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Cases of each law in the tests of every day; other ones each time.
-FEW = $(or $(TIDEMARK_LAW_CASES),8)
+FEW = $(or $(TIDEMARK_LAW_CASES),4)
 # Laws beside tests/laws, of rooms that have their own oracles.
 LAWS = $(wildcard tests/streaming/keyed/test_*laws.py) tests/streaming/joins/test_pure_parts.py tests/streaming/lateness/test_lateness_prediction.py
 
@@ -43,8 +43,8 @@ test: jars archive ## Run all tests but the long ones, on all cores, or in WORKE
 test-all: jars archive ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide; CI does so each night
 	@$(PARALLEL)
 
-test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
-	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not processes and not long'
+test-fast: jars archive ## Run the tests that start neither Spark nor processes of their own
+	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not processes and not long' --without-spark
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; then hostile rows for MINUTES (60); takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)

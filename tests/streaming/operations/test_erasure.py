@@ -158,6 +158,7 @@ def test_a_dead_letter_without_the_column_is_told_by_the_values_that_could_not_b
     assert [row["batch"] for row in frame.where(ADA.matches(frame)).collect()] == [0, 1]
 
 
+@pytest.mark.long
 def test_the_proof_names_what_was_removed_and_the_record_names_nobody(erased: tuple[Lake, Any, Any]) -> None:
     lake, foretold, done = erased
     assert foretold.rows["readings/log"] == 7 and foretold.savepoints == ("pinning",)
@@ -169,7 +170,9 @@ def test_the_proof_names_what_was_removed_and_the_record_names_nobody(erased: tu
     assert done.rebuilt == foretold.rebuilt and (done.told, done.to_tell) == (("told",), ("exported",))
     (record,) = erasures(lake)
     assert record.done_at == NOW and record.is_of(pipeline, ADA) and not record.is_of(pipeline, Person("id", "bob"))
-    assert "ada" not in json.dumps(DeltaTable(lake.path("erasures")).to_pyarrow_table().to_pylist(), default=str)
+    # As a word: these letters may stand in a digest.
+    told = json.dumps(DeltaTable(lake.path("erasures")).to_pyarrow_table().to_pylist(), default=str)
+    assert not re.search(r"\bada\b", told)
     assert record.checked["data files"] > 5
     # Somebody else's are found, so the proof can fail; the word within a word is nobody's.
     assert prove(lake, pipeline, ADA).places == ()

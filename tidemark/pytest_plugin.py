@@ -27,13 +27,20 @@ JVM_OPTIONS = f"-XX:TieredStopAtLevel=1 {_EVERY_JVM}"
 """Options of a JVM that lives for minutes: compiling once more, for speed, takes longer than it saves."""
 _MANY_TESTS = 500
 """From here on it saves more than it takes."""
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark settings for queries over a handful of rows: compiling a query takes longer than interpreting it."""
+HANDFUL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.default.parallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+"""Spark settings for queries over a handful of rows: compiling one takes longer than interpreting it, and a second task
+longer than its rows."""
 
 
 @pytest.fixture(scope="session")
 def tidemark_spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The platform's own session (Delta, UTC) on two threads, hence two shuffle partitions; one for all tests."""
+    """The platform's own session (Delta, UTC) on two threads, with one shuffle partition; one for all tests."""
     # Tests of other packages must not wait for Spark to be imported.
     from streaming import start_session
 
@@ -42,7 +49,7 @@ def tidemark_spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         with pytest.MonkeyPatch.context() as start:
             many = request.session.testscollected >= _MANY_TESTS
             start.setenv("SPARK_SUBMIT_OPTS", _EVERY_JVM if many else JVM_OPTIONS)
-            for name, value in INTERPRETED.items():
+            for name, value in HANDFUL.items():
                 start.setenv(f"TIDEMARK_SPARK_{name}", value)
             session = start_session()
         yield session

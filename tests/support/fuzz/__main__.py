@@ -17,7 +17,7 @@ from rich.console import Console
 
 from streaming import start_session
 from tests.support.fuzz.case import Tally, try_case
-from tidemark.pytest_plugin import INTERPRETED, JVM_OPTIONS
+from tidemark.pytest_plugin import HANDFUL, JVM_OPTIONS
 
 console = Console(soft_wrap=True, highlight=False)
 
@@ -33,7 +33,7 @@ def main(
     """Try random pipelines with one hostile row each against the same without it."""
     os.environ.setdefault("TIDEMARK_MASTER", "local[2]")
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
-    for name, value in INTERPRETED.items():
+    for name, value in HANDFUL.items():
         os.environ.setdefault(f"TIDEMARK_SPARK_{name}", value)
     spark = start_session()
     # What pauses an operator is expected, and Spark would tell each time at length.

@@ -8,7 +8,7 @@ from functools import cache
 from tests.laws.readings import VIEWS, timeline
 from tests.laws.strategies import KEYS, Feed, feeds, generated
 from tests.laws.timeline import Timeline, View
-from tests.support.seeds import eventful
+from tests.support.seeds import draws, eventful
 
 CASES = int(os.environ.get("TIDEMARK_LAW_CASES", "20"))
 """The least number of cases per view; `make prove` asks for more."""
@@ -18,6 +18,9 @@ PIPELINES = max(3, CASES // 5)
 
 Of any three, one has a silent left side, one a silent right side and one none, and one is followed in small pieces.
 """
+
+TRIED = tuple(view for view in VIEWS if len(VIEWS) <= CASES or view in draws("views").sample(VIEWS, CASES))
+"""The views that are run on Spark: all of them or, where there are to be few cases, some, others each time."""
 
 _KEYS_WITHOUT_A_ROW = 6
 """At most, in a feed."""

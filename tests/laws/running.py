@@ -22,9 +22,9 @@ from streaming.views.corrections import read_corrections
 from streaming.views.current import current_results
 from streaming.views.results import duplicates, late_pairs, read_first
 from streaming.views.updates import read_updates
-from tests.laws.readings import NOW, VIEWS, pipeline, timeline
+from tests.laws.readings import NOW, pipeline, timeline
 from tests.laws.strategies import Feed
-from tests.laws.timeline import Results, Timeline
+from tests.laws.timeline import Results, Timeline, View
 from tests.support.feeds import land
 
 T = TypeVar("T")
@@ -109,9 +109,11 @@ class Ran:
     backlog_afterwards: dict[str, dict[date, int]] = field(default_factory=dict)
 
 
-def run(spark: SparkSession, lake: Lake, feed: Feed, *, again: bool) -> Ran:
+def run(spark: SparkSession, lake: Lake, feed: Feed, views: Sequence[View], *, again: bool) -> Ran:
     """Each drain and its corrections in turn, read back at the end; then, if `again`, every step once more."""
-    ran = Ran(feed, lake, pipeline(feed.files_per_batch, keep_raw=feed.keep_raw), timeline())
+    declared = pipeline(feed.files_per_batch, keep_raw=feed.keep_raw)
+    of_views = Pipeline(declared.stream, tuple(declared.view(view.name) for view in views))
+    ran = Ran(feed, lake, of_views, timeline())
     for number, files in enumerate(feed.drains):
         ends = feed.ends_between or number == len(feed.drains) - 1
         names = [land(ran.pipeline.stream.source.location(lake), lines).name for lines in files]
@@ -120,11 +122,11 @@ def run(spark: SparkSession, lake: Lake, feed: Feed, *, again: bool) -> Ran:
         ran.opens.append(
             {view.name: _results(_arrow(lake.open(view)), view) for view in ran.pipeline.views if view.early}
         )
-        ran.expected_opens.append({view.name: ran.expected.open(view) for view in VIEWS if view.early})
+        ran.expected_opens.append({view.name: ran.expected.open(view) for view in views if view.early})
         ran.backlogs.append(_backlog(spark, lake, ran.pipeline))
-        ran.expected_backlogs.append({view.name: ran.expected.backlog(view) for view in VIEWS})
+        ran.expected_backlogs.append({view.name: ran.expected.backlog(view) for view in views})
         _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
-        for view in VIEWS:
+        for view in views:
             ran.expected.correct(view, ran.backlogs[-1][view.name])
     ran.tables = read_back(spark, lake, ran.pipeline)
     ran.commits = read_batches(lake, ran.pipeline.stream)[::-1]

@@ -30,25 +30,20 @@ SEQUENCES = max(2, min(5, CASES // 4), CASES // 40)
 """How often each view is cut at random and killed; every other time rows are folded."""
 
 
-@pytest.fixture(scope="module")
-def declared() -> Pipeline:
-    return pipeline(feed(0).files_per_batch, keep_raw=feed(0).keep_raw)
+@pytest.fixture(params=[view.name for view in VIEWS])
+def view(request: pytest.FixtureRequest) -> Windowed:
+    return pipeline(feed(0).files_per_batch, keep_raw=feed(0).keep_raw).view(request.param)
 
 
-@pytest.fixture(scope="module")
-def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, declared: Pipeline) -> Lake:
-    """A log of many batches, followed by every view in as few steps as there are drains."""
-    lake = Lake(str(tmp_path_factory.mktemp("cuts") / "lake"))
+@pytest.fixture
+def logged(spark: SparkSession, lake: Lake, view: Windowed) -> Lake:
+    """A log of many batches, followed by the view in as few steps as there are drains."""
+    declared = Pipeline(view.of, (view,))
     for number, files in enumerate(feed(0).drains):
         for lines in files:
-            land(declared.stream.source.location(lake), lines)
+            land(view.of.source.location(lake), lines)
         drain(spark, lake, declared, end_of_input=number == len(feed(0).drains) - 1, now=lambda: NOW)
     return lake
-
-
-@pytest.fixture(params=[view.name for view in VIEWS])
-def view(request: pytest.FixtureRequest, declared: Pipeline) -> Windowed:
-    return declared.view(request.param)
 
 
 def pieces(batches: Sequence[Batch], chance: random.Random) -> list[Sequence[Batch]]:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 EXAMPLES = min(5_000, 50 * int(os.environ.get("TIDEMARK_LAW_CASES", "20")))
-"""A thousand by default, 400 by `make test`, and 5,000 by `make prove`."""
+"""A thousand by default, 200 by `make test`, and 5,000 by `make prove`."""
 
 _DATABASE = Path(__file__).parents[2] / ".hypothesis" / "examples"
 

@@ -81,6 +81,7 @@ def test_s8_all_topics_of_a_pattern_bring_every_value_once_with_its_origin(
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_s9_a_group_says_where_the_first_start_begins_and_the_checkpoint_where_every_other(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

@@ -46,6 +46,7 @@ def counts(spark: SparkSession, lake: Lake, keyed: Any) -> list[tuple[Any, ...]]
     return tuples(runtime_of(keyed, lake).readable["current"](spark), "token", "seen")
 
 
+@pytest.mark.long
 def test_k4_word_count_per_event(spark: SparkSession, counted: Lake) -> None:
     token_counts = counts(spark, counted, word_counts.word_counts)
     assert [row for row in token_counts if row[0] in ("to", "be", "or", "not")] == [
@@ -59,6 +60,7 @@ def test_k4_word_count_per_event(spark: SparkSession, counted: Lake) -> None:
     assert not [row for row in token_counts if not row[0].strip()], "empty tokens are none"
 
 
+@pytest.mark.long
 def test_k5_hashtag_count_without_regard_to_case(spark: SparkSession, counted: Lake) -> None:
     state = tuples(runtime_of(word_counts.tag_counts, counted).readable["state"](spark), "token", "seen")
     assert state == [("etl", 1), ("flink", 2)]

@@ -151,6 +151,7 @@ def test_d5_a_failure_travels_with_its_event_and_is_in_no_other_table(spark: Spa
     assert all(finding.holds for finding in audit(spark, asked.lake, Pipeline(users, (updated,))))
 
 
+@pytest.mark.long
 def test_a6_what_was_answered_stays_though_the_table_changes_and_each_row_tells_its_freshness(
     spark: SparkSession, asked: Asked
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming import Lake
@@ -29,6 +30,7 @@ def as_text(frame: DataFrame, names: tuple[str, ...], prefix: str = "") -> list[
     return sorted(row[0] for row in frame.selectExpr(f"concat_ws(' ', {', '.join(written)})").collect())
 
 
+@pytest.mark.long
 def test_functions_of_every_kind_hand_on_what_sql_has(spark: SparkSession, lake: Lake) -> None:
     def results(operator: Operator) -> DataFrame:
         return runtime_of(operator, lake).readable["current"](spark)

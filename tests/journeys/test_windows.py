@@ -257,6 +257,7 @@ def arrived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
     return lake
 
 
+@pytest.mark.long
 def test_w2_averages_over_the_time_of_ingestion_are_the_same_when_the_view_is_built_again(
     spark: SparkSession, arrived: Lake
 ) -> None:
@@ -300,6 +301,7 @@ def test_w24_zeros_are_given_per_key_and_only_to_counts(spark: SparkSession) -> 
         filled(first, arrivals.bursts, at(30))
 
 
+@pytest.mark.long
 def test_w23_every_shape_over_the_time_of_ingestion_is_one_declaration(spark: SparkSession, lake: Lake) -> None:
     reading: list[Payload] = [{"id": "a", "temperature": 50}]
     run_as_it_arrives(spark, lake, arrivals.further_shapes, (7, reading), (10, reading), (15.001, reading))

@@ -19,6 +19,7 @@ from tests.support.runs import run
 pytestmark = pytest.mark.usefixtures("spark")
 
 
+@pytest.mark.long
 def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
     spark: SparkSession, lake: Lake, tidemark: Tidemark
 ) -> None:

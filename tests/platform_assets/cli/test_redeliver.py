@@ -87,6 +87,7 @@ def test_a_day_that_is_named_is_there_again(
     assert code == 1 and "'flights' has no row of 2013-02-01 for 'table'" in text
 
 
+@pytest.mark.long
 def test_what_a_correction_has_changed_is_delivered_with_it_unless_another_process_runs_the_pipeline(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch, postgres: str
 ) -> None:

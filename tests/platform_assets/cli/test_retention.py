@@ -26,6 +26,7 @@ def retention_in(typed: Typed) -> dict[str, Any]:
     return dict(retention)
 
 
+@pytest.mark.long
 def test_maintenance_drops_old_days_and_says_what_stays(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

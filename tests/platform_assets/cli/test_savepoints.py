@@ -16,6 +16,7 @@ from tests.support.departures import CLOSING, FIRST
 from tests.support.feeds import land_all
 
 
+@pytest.mark.long
 def test_a_savepoint_is_taken_listed_forked_read_restored_and_dropped(
     spark: SparkSession, lake: Lake, tidemark: Tidemark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dagster as dg
+import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.events.backlog import may_need_corrections, waiting
@@ -22,6 +23,7 @@ from tests.support.runs import tuples
 PIPELINE = Pipeline(told.streams[0], (told,))
 
 
+@pytest.mark.long
 def test_activity_sessions_are_corrected_by_day_and_reports_read_what_is_current(
     spark: SparkSession, lake: Lake
 ) -> None:

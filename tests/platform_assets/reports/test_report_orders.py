@@ -120,6 +120,7 @@ def test_sections_are_published_together_or_not_at_all(
     assert completed.versions == {"revenue_per_day": 2, "revenue_again": 1}
 
 
+@pytest.mark.long
 def test_a_report_that_breaks_its_own_suite_is_not_published(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, [*ORDERS, order("c", "2025-12-01T11:00:00Z", 5.00)], end_of_input=True)
 

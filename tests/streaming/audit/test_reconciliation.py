@@ -71,6 +71,7 @@ def test_of_a_key_the_newest_row_counts_and_the_changed_key_is_named(
     assert "such as (b)" in finding.advice
 
 
+@pytest.mark.long
 def test_a_consumer_of_what_is_current_holds_what_is_current(spark: SparkSession, lake: Lake, postgres: str) -> None:
     delivery = Delivery("sums", by_id, Postgres("sums", connection=postgres), "current")
     ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)], [reading("a", 30, 3)])

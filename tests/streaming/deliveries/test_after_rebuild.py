@@ -82,6 +82,7 @@ def rebuilt_later(spark: SparkSession, lake: Lake) -> Courier:
     return Courier(spark, lake, replace(once_out, of=once_wide))
 
 
+@pytest.mark.long
 def test_rows_of_a_keyed_function_that_were_delivered_do_not_come_again(spark: SparkSession, lake: Lake) -> None:
     pipeline = Pipeline(readings, (once,), deliveries=(once_out,))
     drained(spark, lake, pipeline, [reading("a", 1), reading("b", 2)])
@@ -111,6 +112,7 @@ def test_where_not_all_was_delivered_nobody_can_tell_what_follows(spark: SparkSe
 others = replace(readings, name="others", source=Files("landing/others"))
 
 
+@pytest.mark.long
 def test_pairs_of_steps_that_a_rebuild_has_numbered_anew_come_once(spark: SparkSession, lake: Lake) -> None:
     """Three steps are one after the rebuild; a pair that only this one has met follows, and nothing is lost."""
     select = {"one": "left_value", "other": "right_value"}

@@ -344,6 +344,7 @@ def test_what_is_current_arrives_as_upserts_with_revision_and_reason_and_what_va
     assert [(row["id"], row["_change"]) for row in then] == [("b", "delete")]
 
 
+@pytest.mark.long
 def test_x14_one_product_in_three_stores_of_which_one_is_away(
     spark: SparkSession, lake: Lake, postgres: str, server: HttpServer
 ) -> None:

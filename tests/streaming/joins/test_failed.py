@@ -158,7 +158,9 @@ def test_pairs_and_rows_alone_that_a_join_cannot_compute_are_told_of_with_both_o
     pairs, fails, lonely = of_joined()
     assert {(2, 4), (5, 6), (7, 7), (1, 8), (9, 9), (5, None)} <= fails and (9, None) in lonely
     pipeline = both(joined)
-    follow(spark, lake, pipeline, 0, 1, 2, 3)
+    follow(spark, lake, pipeline, 0)
+    land(lake, 1, 2)
+    follow(spark, lake, pipeline, 3)
     assert set(read(spark, lake, joined, "pairs", "l", "r")) == pairs
     assert Counter(read(spark, lake, joined, "current", "l", "r")) == Counter({*pairs, *lonely})
     assert failed(spark, lake, joined) == Counter(fails)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from streaming.audit.laws import audit
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
+from streaming.declare.selected import Selected
 from streaming.lake.lake import Lake
 from streaming.log.batches import Pin, read_batches
 from streaming.log.read import read_log, rejected
@@ -39,6 +40,7 @@ from tests.streaming.keyed.test_connected import R1
 from tests.streaming.keyed.test_steps import follow, tables
 from tests.support.instants import NOW, at
 from tests.support.killed import Killed, killed_at
+from tests.support.running import ingest
 from tests.support.runs import run, tuples
 from tidemark.testing import land_all
 
@@ -116,6 +118,7 @@ def results(spark: SparkSession, lake: Lake, of: Operator) -> list[tuple[Any, ..
 GOLDEN = [("s1", at(2), 21.25, 1.25, 4), ("s3", at(8), 38.0, 5.0, 6)]
 
 
+@pytest.mark.long
 def test_a_commit_says_how_far_the_rules_were_and_its_rows_see_those(spark: SparkSession, ruled: Lake) -> None:
     batches = sorted(read_batches(ruled, forest), key=lambda batch: batch.number)
     pins = [batch.pins["thresholds"] for batch in batches[:2]]
@@ -125,14 +128,17 @@ def test_a_commit_says_how_far_the_rules_were_and_its_rows_see_those(spark: Spar
     assert [row["_rejected"] for row in negative] == [["not_negative: not (threshold >= 0)"]]
 
 
+@pytest.mark.long
 def test_r2_every_event_is_asked_every_rule_and_each_match_names_the_version(spark: SparkSession, ruled: Lake) -> None:
     assert results(spark, ruled, matched) == [("e", at(6.1), "r1", 1, 31.0), ("e", at(6.9), "r1", 3, 30.0)]
 
 
 def test_r2_an_invalid_condition_is_a_rejected_row_of_its_stream_and_stops_nothing(
-    spark: SparkSession, ruled: Lake
+    spark: SparkSession, lake: Lake
 ) -> None:
-    rejections = {row["rule_id"]: row["_rejected"] for row in rejected(read_log(spark, ruled, alert_rules)).collect()}
+    land_all(lake, alert_rules, conditions(*CONDITIONS))
+    ingest(spark, lake, Pipeline(alert_rules, (Selected("rules", alert_rules),)))
+    rejections = {row["rule_id"]: row["_rejected"] for row in rejected(read_log(spark, lake, alert_rules)).collect()}
     assert rejections.keys() == {"unread", "unknown", "of many", "number", "chance", *UNPARSED}
     assert all(len(reasons) == 1 and reasons[0].startswith("readable: ") for reasons in rejections.values())
     assert "it is nested too deeply. Write it as Spark SQL." in rejections["nested"][0]
@@ -141,6 +147,7 @@ def test_r2_an_invalid_condition_is_a_rejected_row_of_its_stream_and_stops_nothi
     assert "calls rand, which follows from no row" in rejections["chance"][0]
 
 
+@pytest.mark.long
 def test_two_streams_in_one_function_are_followed_in_one_commit_that_says_how_far_both_are(
     spark: SparkSession, ruled: Lake
 ) -> None:

@@ -255,6 +255,7 @@ def test_state_behind_its_results_is_not_migrated_before_the_step_is_ended(
     assert [row[:3] for row in state_of(lake)] == [("a", 9.0, 3), ("b", 6.0, 2), ("c", None, None)]
 
 
+@pytest.mark.long
 def test_a_widened_type_takes_over_what_is_there(
     spark: SparkSession, left: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_widened_type_takes_over_what_is_there(
     assert {row["id"]: (row["seen"], row["rows"]) for row in rows}["a"] == ([1.0, 3.0], None)
 
 
+@pytest.mark.long
 def test_a_side_output_that_is_added_begins_with_the_next_step_and_the_audit_leaves_it_out(
     spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:

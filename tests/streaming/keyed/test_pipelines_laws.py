@@ -125,6 +125,7 @@ def _in_order(oracles: dict[str, Oracle]) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [0, 1], ids=["arrival", "event"])
 def test_a_pipeline_that_was_cut_and_killed_anywhere_leaves_what_the_oracle_says(ran: Ran, number: int) -> None:
     keyed, order, idle = ran.of.functions[number]

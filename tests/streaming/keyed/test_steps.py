@@ -138,6 +138,7 @@ GOLDEN: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", APPLICATIONS, ids=lambda keyed: str(keyed.name))
 def test_k6_k11_k12_k13_k14_k17_k18_w15_w16_on_spark(spark: SparkSession, applied: Lake, keyed: Keyed) -> None:
     results = tuples(runtime_of(keyed, applied).readable["current"](spark).drop("_written_at", "_day"))
@@ -232,6 +233,7 @@ def gone_on(spark: SparkSession, logged: Lake, tmp_path_factory: pytest.TempPath
     return lake
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("change", [as_an_older_release_left_it, in_one_file, in_many_buckets])
 def test_however_the_state_lies_in_files_a_function_goes_on_as_if_nothing_had_happened_to_it(

@@ -78,6 +78,7 @@ CORRECTED = {
 }
 
 
+@pytest.mark.long
 def test_event_times_that_no_window_can_carry_are_dead_letters_and_stop_nothing(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -96,44 +96,72 @@ def put_beside(lake: Lake, fresh: Lake, view: Windowed) -> None:
     make_ready(lake, view)
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("name", REBUILT)
-def test_a_switch_that_is_killed_anywhere_shows_either_generation_whole_and_is_finished_by_the_next_run(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    after = REBUILT[name]
-    base = built(spark, Lake(str(tmp_path / "base")), BEFORE)
+@dataclass(frozen=True)
+class Rebuilt:
+    """A lake in which a view waits to take the place of the one `BEFORE`, and a `fresh` one that never had another.
+
+    `results` are what readers are given, of the one before and of the one after.
+    """
+
+    base: Lake
+    fresh: Lake
+    after: Windowed
+    results: tuple[dict[str, list[str]], dict[str, list[str]]]
+
+    def killed(self, spark: SparkSession, lake: Lake, commit: int) -> tuple[bool, bool]:
+        """Switch in a copy and die before that commit; returns whether it has died, and whether it has switched."""
+        shutil.copytree(self.base.root, lake.root)
+        dies = True
+        with pytest.MonkeyPatch.context() as dying:
+            killed_at(commit, dying)
+            with suppress(Killed):
+                switch(spark, lake, self.after)
+                dies = False
+        return dies, generation_of(delta.open_table(lake.first(self.after))) == 1
+
+
+@pytest.fixture(scope="module", params=REBUILT)
+def rebuilt(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rebuilt:
+    folder, after = tmp_path_factory.mktemp("rebuilt"), REBUILT[request.param]
+    base, fresh = (built(spark, Lake(str(folder / name)), view) for name, view in (("base", BEFORE), ("fresh", after)))
     # A correction of its own, which an update would have spared.
     correct(spark, base, BEFORE, [at(0).date()], lambda: NOW)
-    fresh = built(spark, Lake(str(tmp_path / "fresh")), after)
-    old, new = results(base, BEFORE), results(fresh, after)
-    shown = current(spark, base, BEFORE), current(spark, fresh, after)
+    shown = results(base, BEFORE), results(fresh, after)
     put_beside(base, fresh, after)
+    return Rebuilt(base, fresh, after, shown)
 
-    kills, killed = 0, True
-    while killed:
+
+@pytest.mark.sampled
+def test_a_switch_that_is_killed_anywhere_shows_either_generation_whole(
+    spark: SparkSession, tmp_path: Path, rebuilt: Rebuilt
+) -> None:
+    kills, dies, switched = 0, True, False
+    while dies:
         kills += 1
         lake = Lake(str(tmp_path / str(kills)))
-        shutil.copytree(base.root, lake.root)
-        with monkeypatch.context() as dying:
-            killed_at(kills, dying)
-            with suppress(Killed):
-                switch(spark, lake, after)
-                killed = False
-        switched = generation_of(delta.open_table(lake.first(after))) == 1
-        assert results(lake, after if switched else BEFORE) == (new if switched else old), kills
-        if killed and kills != 6:
-            continue  # Spark takes seconds; what readers are given is looked at after each kill.
-        assert current(spark, lake, after if switched else BEFORE) == shown[switched]
-        assert not switched or plan(spark, lake, after) == []
-        run(spark, lake, pipeline_of(after), LATER)
-        assert ready_generation(lake, after) is None
-        assert list(undeclared_tables(lake, pipeline_of(after))) == []
-        shutil.copytree(fresh.root, untouched := f"{lake.root}-fresh")
-        run(spark, Lake(untouched), pipeline_of(after), LATER)
-        assert current(spark, lake, after) == current(spark, Lake(untouched), after)
-        assert [finding for finding in audit(spark, lake, pipeline_of(after)) if not finding.holds] == []
+        dies, switched = rebuilt.killed(spark, lake, kills)
+        assert results(lake, rebuilt.after if switched else BEFORE) == rebuilt.results[switched], kills
     assert switched and kills > 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("commit", [6, 1_000])
+def test_a_switch_that_was_killed_is_finished_by_the_next_run(
+    spark: SparkSession, tmp_path: Path, rebuilt: Rebuilt, commit: int
+) -> None:
+    lake, untouched, after = Lake(str(tmp_path / "lake")), Lake(str(tmp_path / "fresh")), rebuilt.after
+    shutil.copytree(rebuilt.fresh.root, untouched.root)
+    dies, switched = rebuilt.killed(spark, lake, commit)
+    assert dies == (commit < 1_000)
+    if switched:
+        assert current(spark, lake, after) == current(spark, untouched, after)
+        assert plan(spark, lake, after) == []
+    for each in (lake, untouched):
+        run(spark, each, pipeline_of(after), LATER)
+    assert ready_generation(lake, after) is None
+    assert list(undeclared_tables(lake, pipeline_of(after))) == []
+    assert current(spark, lake, after) == current(spark, untouched, after)
+    assert [finding for finding in audit(spark, lake, pipeline_of(after)) if not finding.holds] == []
 
 
 @pytest.mark.long

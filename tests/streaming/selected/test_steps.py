@@ -195,6 +195,7 @@ def test_a_process_that_was_away_while_another_one_stepped_is_refused(spark: Spa
     assert runtime_of(split, copied).filtered()[""] == FilterCounts(rows_in=7, kept=4)
 
 
+@pytest.mark.long
 def test_a_changed_selection_is_refused_rebuilt_maintained_and_explained(spark: SparkSession, copied: Lake) -> None:
     changed = replace(split, where="amount > 5")
     refused = r"rows was where amount > 1, all columns and is where amount > 5, all columns"

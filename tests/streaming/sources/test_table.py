@@ -126,6 +126,7 @@ class LogCase(TableCase):
         self._batch += 1 if rows else 0
 
 
+@pytest.mark.long
 class TestDeltaTable(SourceContract):
     @pytest.fixture
     def case(self, lake: Lake) -> VersionsCase:
@@ -237,6 +238,7 @@ def test_a_table_that_was_replaced_or_rewound_is_refused_with_what_to_do(spark: 
         case.source.read(spark, reader.reading)
 
 
+@pytest.mark.long
 def test_a_table_that_is_replaced_while_a_batch_of_it_is_read_is_not_appended(spark: SparkSession, lake: Lake) -> None:
     case = LogCase(lake)
     reader = Reader(spark, lake, case.source)

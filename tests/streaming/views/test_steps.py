@@ -39,8 +39,10 @@ from streaming.tables.history import commit_history
 from streaming.views.results import read_first
 from streaming.views.steps import FoldedSteps, SessionSteps
 from streaming.views.updates import updated_through, updates_of
+from tests.support.feeds import land_all
 from tests.support.instants import NOW, T0
 from tests.support.killed import Killed, killed_at
+from tests.support.running import ingest
 from tests.support.runs import run, tuples
 
 HOUR = timedelta(hours=1)
@@ -165,6 +167,16 @@ def from_the_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return lake
 
 
+@pytest.fixture(scope="module")
+def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The same log, which nothing has followed."""
+    lake = Lake(str(tmp_path_factory.mktemp("logged")))
+    for batches in (EARLIER, LATER):
+        land_all(lake, visits, *batches)
+        ingest(spark, lake, everything)
+    return lake
+
+
 @pytest.mark.long
 def test_a_backlog_followed_batch_by_batch_gives_the_same(
     spark: SparkSession, lake: Lake, from_the_start: Lake, one_batch_a_step: None
@@ -211,6 +223,7 @@ def test_first_results_that_were_deleted_come_back_whatever_state_there_is(
     assert contents == expected
 
 
+@pytest.mark.long
 def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_with_all_rows(
     spark: SparkSession, lake: Lake, from_the_start: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,11 +269,11 @@ def test_a_log_without_statistics_is_read_as_one_that_has_them(
 
 @pytest.mark.parametrize(("name", "most"), [("moving", 1), ("sessions", 3), ("stays", 5)])
 def test_a_step_costs_few_spark_jobs_however_many_batches_it_follows(
-    spark: SparkSession, lake: Lake, from_the_start: Lake, name: str, most: int
+    spark: SparkSession, lake: Lake, logged: Lake, name: str, most: int
 ) -> None:
     """What is exchanged within a query is no job of its own, as it would be if each were planned anew on the way."""
     view = everything.view(name)
-    shutil.copytree(from_the_start.log(visits), lake.log(visits))
+    shutil.copytree(logged.log(visits), lake.log(visits))
     batches = log.batches_after(lake, visits, -1)
     kind = SessionSteps if view.window.merging else FoldedSteps
     steps = kind(spark, lake, view)
@@ -297,14 +310,14 @@ def generated_code(frame: DataFrame | None) -> list[str]:
     return [stages.apply(number)._2() for number in range(stages.size())]
 
 
-def test_every_step_runs_the_same_generated_code_whatever_its_bounds(spark: SparkSession, from_the_start: Lake) -> None:
+def test_every_step_runs_the_same_generated_code_whatever_its_bounds(spark: SparkSession, logged: Lake) -> None:
     """Or each step would be compiled anew, and begin cold."""
     compiled = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
     before = {name: spark.conf.get(name) for name in compiled}
     try:
         for name, value in compiled.items():
             spark.conf.set(name, value)
-        steps = FoldedSteps(spark, from_the_start, moving)
+        steps = FoldedSteps(spark, logged, moving)
         ends = [
             Progress({visits.name: batch}, {visits.name: T0 + hours * HOUR}, batch)
             for batch, hours in ((0, 12), (2, 36), (3, 72))

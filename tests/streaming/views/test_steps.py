@@ -169,7 +169,7 @@ def from_the_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """The same log, which nothing has followed."""
+    """A log of the same rows, which nothing has followed."""
     lake = Lake(str(tmp_path_factory.mktemp("logged")))
     for batches in (EARLIER, LATER):
         land_all(lake, visits, *batches)

@@ -17,6 +17,8 @@ from tests.support import postgres as postgres_server
 from tests.support.services import starting
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.support.kafka import Broker
     from tests.support.object_store import Bucket
 
@@ -24,6 +26,15 @@ _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
 
 _TESTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def two_partitions(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, with two shuffle partitions: for laws that hold however keys are shared out."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", before or "1")
 
 
 @pytest.fixture(scope="session")

@@ -82,6 +82,7 @@ def test_more_cities_than_a_portion_are_all_asked_for(spark: SparkSession, lake:
     assert server.requests == [codes]
 
 
+@pytest.mark.long
 def test_s17_a_connector_of_ones_own_takes_the_rows_of_a_table_once(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

@@ -35,6 +35,7 @@ from streaming.declare.two_sided import TwoSided
 from streaming.operators import runtime as runtimes
 from streaming.operators.runtime import runtime_of
 from streaming.service.run import Run
+from tests.laws.cases import tried
 from tests.streaming.joins import oracle, windows_oracle
 from tests.streaming.keyed.connected_oracle import (
     DELAY,
@@ -96,10 +97,10 @@ visits = CoGrouped(
 )
 asked = Enriched("asked", lefts, ask, {"doubled": "bigint"}, select=("n",), retries=RETRIES, timeout="60 seconds")
 
+JOINED = tried("joins", (inner, left, outer), 1)
+OVER_WINDOWS = tried("joins over windows", (joined, grouped, visits), 1)
 PIPELINE = Pipeline(
-    name="meeting",
-    streams=(lefts, rights, controls),
-    operators=(inner, left, outer, joined, grouped, visits, said, ruled, asked),
+    name="meeting", streams=(lefts, rights, controls), operators=(*JOINED, *OVER_WINDOWS, said, ruled, asked)
 )
 
 

@@ -36,13 +36,13 @@ def view(request: pytest.FixtureRequest) -> Windowed:
 
 
 @pytest.fixture
-def logged(spark: SparkSession, lake: Lake, view: Windowed) -> Lake:
+def logged(two_partitions: SparkSession, lake: Lake, view: Windowed) -> Lake:
     """A log of many batches, followed by the view in as few steps as there are drains."""
     declared = Pipeline(view.of, (view,))
     for number, files in enumerate(feed(0).drains):
         for lines in files:
             land(view.of.source.location(lake), lines)
-        drain(spark, lake, declared, end_of_input=number == len(feed(0).drains) - 1, now=lambda: NOW)
+        drain(two_partitions, lake, declared, end_of_input=number == len(feed(0).drains) - 1, now=lambda: NOW)
     return lake
 
 

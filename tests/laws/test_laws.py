@@ -20,9 +20,9 @@ from tests.laws.timeline import Row, View
 
 
 @pytest.fixture(scope="module", params=range(FEEDS), ids=lambda number: f"feed{number}")
-def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(request: pytest.FixtureRequest, two_partitions: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     lake = Lake(str(tmp_path_factory.mktemp("laws") / "lake"))
-    return run(spark, lake, feed(request.param), TRIED, again=request.param == 0)
+    return run(two_partitions, lake, feed(request.param), TRIED, again=request.param == 0)
 
 
 @pytest.fixture(params=TRIED, ids=lambda view: view.name)

@@ -16,6 +16,8 @@ from streaming.declare.two_sided import TwoSided
 from tests.laws.cases import PIPELINES
 from tests.laws.meeting import (
     CALLS,
+    JOINED,
+    OVER_WINDOWS,
     Meeting,
     asked,
     attempts,
@@ -27,10 +29,8 @@ from tests.laws.meeting import (
     inner,
     interval_joined,
     joined,
-    left,
     meeting,
     of_both,
-    outer,
     ruled,
     run,
     said,
@@ -50,15 +50,15 @@ class Ran:
 
 
 @pytest.fixture(scope="module", params=range(PIPELINES), ids=lambda number: f"pipeline{number}")
-def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(request: pytest.FixtureRequest, two_partitions: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     CALLS.clear()
     lake, of = Lake(str(tmp_path_factory.mktemp("meeting") / "lake")), meeting(request.param)
-    run(spark, lake, of)
+    run(two_partitions, lake, of)
     return Ran(of, lake, dict(CALLS))
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("of", [inner, left, outer], ids=lambda of: of.kind)
+@pytest.mark.parametrize("of", JOINED, ids=lambda of: of.kind)
 def test_an_interval_join_tells_each_pair_once_and_who_has_waited_in_vain(
     spark: SparkSession, ran: Ran, of: Joined
 ) -> None:
@@ -68,7 +68,7 @@ def test_an_interval_join_tells_each_pair_once_and_who_has_waited_in_vain(
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("of", [joined, grouped, visits], ids=lambda of: of.name)
+@pytest.mark.parametrize("of", OVER_WINDOWS, ids=lambda of: of.name)
 def test_windows_over_two_streams_are_first_of_rows_on_time_and_corrected_of_all(
     spark: SparkSession, ran: Ran, of: TwoSided
 ) -> None:

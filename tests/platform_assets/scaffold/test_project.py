@@ -113,6 +113,7 @@ def test_pieces_that_are_added_to_a_project_run_as_they_were_written(
     assert "All definitions loaded successfully" in done(tmp_path / "acme", ["dg", "check", "defs"], environment)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_the_demos_pipelines_are_found_by_the_wheel_alone(environment: dict[str, str], tmp_path: Path) -> None:
     assert "flights: it was never started here" in done(tmp_path, ["tidemark", "status", "flights"], environment)

@@ -274,6 +274,7 @@ def test_a_batch_that_is_repeated_replaces_its_dead_letters(
     assert [json.loads(row["payload"]) for row in again.runtime.dead_letters.pending(0, 0)] == [{"value": 1}]
 
 
+@pytest.mark.long
 def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: SparkSession, lake: Lake) -> None:
     ingested(spark, lake, [reading("a", 1, 1), reading("a", 2, 2)])
     Courier(spark, lake, everything).deliver()

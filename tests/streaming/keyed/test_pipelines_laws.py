@@ -82,11 +82,11 @@ class Ran:
 
 
 @pytest.fixture(scope="module", params=range(PIPELINES), ids=lambda number: f"pipeline{number}")
-def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(request: pytest.FixtureRequest, two_partitions: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     of, lake = drawn(request.param), Lake(str(tmp_path_factory.mktemp("keyed") / "lake"))
 
     def drained() -> None:
-        drain(spark, lake, of.pipeline, now=lambda: NOW)
+        drain(two_partitions, lake, of.pipeline, now=lambda: NOW)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(runtimes, "ROWS_PER_CORE", of.most_rows)

@@ -281,6 +281,7 @@ def test_values_and_keys_may_be_null_or_long_and_compressed_in_any_way(
     assert (records[8]["_rejected"], records[8]["key"]) == (["json: the payload is not one JSON object"], "empty")
 
 
+@pytest.mark.long
 def test_record_times_of_a_clock_that_is_wrong_are_rejected_ahead_and_late_behind_and_move_no_watermark(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

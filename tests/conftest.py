@@ -39,7 +39,7 @@ def two_partitions(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka broker, started when the first test asks for it; its jars are fetched once."""
+    """A Kafka broker, started when the first test asks for it, in one worker; its jars are fetched once."""
     from tests.support.kafka import Broker
 
     broker = Broker(tmp_path_factory.mktemp("kafka"))
@@ -51,7 +51,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def postgres_running() -> Iterator[postgres_server.Server]:
-    """A real Postgres, started by the first test of a worker that asks for it."""
+    """A real Postgres, started by the first test that asks for it, in one worker."""
     with postgres_server.server() as server:
         yield server
 
@@ -64,7 +64,7 @@ def postgres(postgres_running: postgres_server.Server) -> str:
 
 @pytest.fixture(scope="session")
 def object_store_running() -> Iterator[str]:
-    """The endpoint of a store that speaks S3, started by the first test of a worker that asks for it."""
+    """The endpoint of a store that speaks S3, started by the first test that asks for it, in one worker."""
     from tests.support.object_store import server
 
     with server() as endpoint:

@@ -30,12 +30,11 @@ _MANY_TESTS = 500
 HANDFUL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.default.parallelism": "1",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""Spark settings for queries over a handful of rows: compiling one takes longer than interpreting it, and a second task
-longer than its rows."""
+"""Spark settings for queries over a handful of rows: compiling one takes longer than interpreting it, and a second part
+of a shuffle longer than its rows."""
 
 
 @pytest.fixture(scope="session")

@@ -199,6 +199,6 @@ def clock() -> Clock:
     return Bounded(5 * SECOND)
 
 
-def timeline() -> Timeline:
-    """The oracle of `pipeline`, before its first batch."""
-    return Timeline(micros(NOW), VIEWS, clock())
+def timeline(views: tuple[View, ...] = VIEWS) -> Timeline:
+    """The oracle of `pipeline` with these views, before its first batch."""
+    return Timeline(micros(NOW), views, clock())

@@ -113,7 +113,7 @@ def run(spark: SparkSession, lake: Lake, feed: Feed, views: Sequence[View], *, a
     """Each drain and its corrections in turn, read back at the end; then, if `again`, every step once more."""
     declared = pipeline(feed.files_per_batch, keep_raw=feed.keep_raw)
     of_views = Pipeline(declared.stream, tuple(declared.view(view.name) for view in views))
-    ran = Ran(feed, lake, of_views, timeline())
+    ran = Ran(feed, lake, of_views, timeline(tuple(views)))
     for number, files in enumerate(feed.drains):
         ends = feed.ends_between or number == len(feed.drains) - 1
         names = [land(ran.pipeline.stream.source.location(lake), lines).name for lines in files]

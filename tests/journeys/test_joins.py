@@ -152,6 +152,7 @@ def test_j9_temperatures_that_were_asked_for_meet_the_events_of_their_city_and_t
     assert means == [("BER", 15.0), ("PAR", 5.0)]
 
 
+@pytest.mark.long
 def test_j11_streams_of_different_speed_lose_nothing_and_their_skew_is_told_until_they_are_together(
     spark: SparkSession, lake: Lake
 ) -> None:

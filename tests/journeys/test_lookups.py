@@ -187,6 +187,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_a5_a_slow_key_waits_and_holds_up_no_other(spark: SparkSession, rules: tuple[Lake, Path]) -> None:
     lake, notes = rules
     doubled = {"doubled": "bigint"}

@@ -322,6 +322,7 @@ def test_w23_every_shape_over_the_time_of_ingestion_is_one_declaration(spark: Sp
     assert found(arrivals.minutes) == [(T0, at(60), 3)]
 
 
+@pytest.mark.long
 def test_w22_profit_per_month_and_two_seconds_of_arrival(spark: SparkSession, lake: Lake) -> None:
     def sale(month: str, profit: int) -> list[Payload]:
         return [{"line": f"{month}-01,{month},Category5,Bat,{profit}"}]

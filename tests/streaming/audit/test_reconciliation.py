@@ -138,6 +138,7 @@ def test_a_changed_file_is_found_by_its_folder(kind: type[FileTarget], spark: Sp
     assert finding.advice.startswith("not as sent: 1 folder of out, such as 2026-01-01--01. ")
 
 
+@pytest.mark.long
 def test_a_changed_object_is_found_and_of_a_new_generation_only_its_own_are_read(
     spark: SparkSession, lake: Lake, bucket: Bucket
 ) -> None:

@@ -178,6 +178,7 @@ def test_x3_exactly_once_though_the_process_dies_between_the_transaction_and_its
     assert rows(postgres, "select id, value from r order by 1") == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.long
 def test_a_database_that_was_restored_and_one_that_is_another_lakes_are_refused(
     spark: SparkSession, lake: Lake, postgres: str, tmp_path: Path
 ) -> None:

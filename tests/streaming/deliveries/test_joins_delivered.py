@@ -171,6 +171,7 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
     assert findings and [finding for finding in findings if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_results_with_maps_at_any_depth_have_an_order_and_are_delivered(spark: SparkSession, lake: Lake) -> None:
     tagged = Stream(
         "tagged",

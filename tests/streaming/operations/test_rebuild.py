@@ -101,6 +101,7 @@ def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_v
     assert ("a", at(30), 1) in counts(spark, lake, halves)
 
 
+@pytest.mark.long
 def test_a_rebuild_tells_how_far_it_is(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     class Told(RebuildListener):
         def followed(self, through: int, newest: int) -> None:

@@ -130,6 +130,7 @@ def _by_value(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"ids": [{str(id_): value} for id_, value in zip(rows["id"], rows["value"], strict=True)]})
 
 
+@pytest.mark.long
 def test_a_preview_tells_of_results_that_are_maps(spark: SparkSession, rejecting: Lake) -> None:
     maps = WindowFunction(_by_value, "ids map<string, bigint>")
     view = Windowed("maps", LAX.stream, Tumbling("10 seconds"), {}, by=("id",), function=maps)

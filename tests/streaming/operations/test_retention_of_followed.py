@@ -88,6 +88,7 @@ def test_days_that_another_stream_has_taken_go_and_those_that_it_has_not_stay(sp
     assert dropped(spark, lake)[1:] == (0, "savepoint 'kept' of 'copied' is of stream 'copied', which follows it")
 
 
+@pytest.mark.long
 def test_what_keeps_every_day_is_named(spark: SparkSession, lake: Lake) -> None:
     came(spark, lake, [("a", 0)], [("b", 5)], [("c", 9)])
     calls = replace(tolerant.streams[1], retention=None)

@@ -54,6 +54,7 @@ class TestFiles(SourceContract):
         return FilesCase(lake)
 
 
+@pytest.mark.long
 class TestFilesByContent(SourceContract):
     @pytest.fixture
     def case(self, lake: Lake) -> FilesCase:

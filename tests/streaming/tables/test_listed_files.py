@@ -86,6 +86,7 @@ def test_a_frame_holds_the_version_that_was_read_whatever_is_written_afterwards(
     assert len(sorted_rows(delta.read(spark, table))) == len(before) + 1
 
 
+@pytest.mark.long
 def test_a_table_of_many_files_is_left_to_spark(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_rows_that_were_folded_are_told(spark: SparkSession, lake: Lake, monkeyp
     )
 
 
+@pytest.mark.long
 def test_rows_that_an_earlier_process_has_left_waiting_count_when_it_is_decided_whether_to_fold(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def expected(size: int, slide: int) -> Counter[tuple[str, int]]:
     return Counter({(key, end): number for (key, end), number in counts.items() if end <= closed})
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("gathered_from", [1, 1_000])
 @pytest.mark.parametrize("folded_from", [1, 1_000_000])
@@ -59,6 +60,7 @@ def test_one_step_over_rows_that_are_late_for_some_of_their_windows(
     assert counts == expected(size, slide)
 
 
+@pytest.mark.long
 def test_1440_windows_a_row_are_all_published_in_bounded_memory(spark: SparkSession, lake: Lake) -> None:
     """A window of a day that slides by the minute: an expression for each window took more memory than there is."""
     minutes = [number * 21 for number in range(100)]

@@ -51,6 +51,7 @@ def jobs_of(spark: SparkSession, name: str, work: Callable[[], object]) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(name))
 
 
+@pytest.mark.long
 def test_spark_starts_only_for_late_rows_and_when_a_session_that_has_some_may_be_closed(
     spark: SparkSession, unfollowed: Lake
 ) -> None:

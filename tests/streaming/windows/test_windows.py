@@ -307,6 +307,7 @@ def test_a_pair_is_late_from_the_stamp_that_closes_its_window_on(
     assert lateness == {stamp: [late, int(late)] for stamp, late in stamps.items()}
 
 
+@pytest.mark.long
 def test_a_stream_closes_a_window_at_the_watermark_that_equals_its_end_and_not_a_millisecond_before(
     spark: SparkSession, lake: Lake
 ) -> None:

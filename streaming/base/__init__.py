@@ -62,6 +62,7 @@ from streaming.base.errors import (
     WrongType,
 )
 from streaming.base.extras import needs
+from streaming.base.fields import settle
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.imports import BrokenModule, import_modules, import_or_explain
 from streaming.base.intervals import (

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import UnknownChoice, WrongType
 
 
 def check_type(what: str, value: object, kind: type | tuple[type, ...], advice: str) -> None:
     """Refuse a `value` of `what` that is no `kind`; `advice` says what to write.
 
     Raises:
-        DeclarationError: with the value.
+        WrongType: with the value.
     """
     if not isinstance(value, kind):
-        raise DeclarationError(f"{what} is {value!r}, a {type(value).__name__}; write {advice}.")
+        raise WrongType(f"{what} is {value!r}, a {type(value).__name__}", f"write {advice}.", value=value)
 
 
 def check_tuple(what: str, value: object, kind: type, advice: str) -> None:
     """Refuse a `value` of `what` that is no tuple, or has an entry that is no `kind`; `advice` says what to write.
 
     Raises:
-        DeclarationError: with the value.
+        WrongType: with the value.
     """
     check_type(what, value, tuple, advice)
     for entry in value if isinstance(value, tuple) else ():
@@ -32,7 +32,7 @@ def check_mapping(what: str, value: object, kind: type, advice: str) -> None:
     """Refuse a `value` of `what` that is no mapping from text to `kind`; `advice` says what to write.
 
     Raises:
-        DeclarationError: with the value.
+        WrongType: with the value.
     """
     check_type(what, value, Mapping, advice)
     for name, entry in value.items() if isinstance(value, Mapping) else ():
@@ -44,18 +44,18 @@ def check_choice(what: str, value: object, of: str, valid: Sequence[str], otherw
     """Refuse a `value` of the argument `what` that is none of the `valid` ones; `otherwise` says what to do without it.
 
     Raises:
-        DeclarationError: with those there are.
+        UnknownChoice: with those there are.
     """
     if value not in valid:
-        advice = f" {otherwise}" if otherwise else ""
-        raise DeclarationError(f"{what}={value!r} {of} is unknown; use one of: {', '.join(map(repr, valid))}.{advice}")
+        advice = f"use one of: {', '.join(map(repr, valid))}.{f' {otherwise}' if otherwise else ''}"
+        raise UnknownChoice(f"{what}={value!r} {of} is unknown", advice, field=what, value=value, choices=tuple(valid))
 
 
 def check_number(what: str, value: object, kind: str, least: int = 1) -> None:
     """Refuse a `value` that is no whole number from `least` on; `what` has the value in it, `kind` says what it is of.
 
     Raises:
-        DeclarationError: with the least ones.
+        WrongType: with the least ones.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise DeclarationError(f"{what} is no {kind}; use {least}, {least + 1}, {least + 2}, ...")
+        raise WrongType(f"{what} is no {kind}", f"use {least}, {least + 1}, {least + 2}, ...", value=value)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import BadName
 
 
 def check_name(what: str, name: str) -> None:
     """Refuse a `name` that cannot be a folder and a column.
 
     Raises:
-        DeclarationError: not lower-case letters, digits and underscores, beginning with a letter.
+        BadName: not lower-case letters, digits and underscores, beginning with a letter.
     """
     if not isinstance(name, str) or not can_be_name(name):
-        raise DeclarationError(
-            f"{name!r} cannot name a {what}; use lower-case letters, digits and '_', beginning with a letter."
+        raise BadName(
+            f"{name!r} cannot name a {what}",
+            "use lower-case letters, digits and '_', beginning with a letter.",
+            field="name",
+            value=name,
         )
 
 
@@ -28,18 +31,20 @@ def check_column_name(name: str) -> None:
     """Refuse a user's column that could collide with the log's own, or that Spark would read as part of another one.
 
     Raises:
-        DeclarationError: the name begins with `_`, is empty, or has a dot, a backtick or a control character.
+        BadName: the name begins with `_`, is empty, or has a dot, a backtick or a control character.
     """
     check_not_reserved(name)
     if "`" in name or not name.isprintable():
-        raise DeclarationError(
-            f"column {name!r} is not allowed: SQL quotes names by backticks, and terminals obey control characters. "
-            "Rename it, with letters, digits and '_'."
+        raise BadName(
+            f"column {name!r} is not allowed: SQL quotes names by backticks, and terminals obey control characters.",
+            "Rename it, with letters, digits and '_'.",
+            column=name,
         )
     if "." in name:
-        raise DeclarationError(
-            f"column {name!r} is not allowed: Spark reads what stands behind a dot as a field of a struct. Rename it, "
-            f"such as {name.replace('.', '_')!r}."
+        raise BadName(
+            f"column {name!r} is not allowed: Spark reads what stands behind a dot as a field of a struct.",
+            f"Rename it, such as {name.replace('.', '_')!r}.",
+            column=name,
         )
 
 
@@ -47,9 +52,11 @@ def check_not_reserved(name: str) -> None:
     """Refuse the name of a column, in a table or a target, that could be one of the log's own.
 
     Raises:
-        DeclarationError: the name begins with `_` or is empty.
+        BadName: the name begins with `_` or is empty.
     """
     if not name or name.startswith("_"):
-        raise DeclarationError(
-            f"column {name!r} is not allowed: names beginning with '_' belong to the event log. Rename it."
+        raise BadName(
+            f"column {name!r} is not allowed: names beginning with '_' belong to the event log.",
+            "Rename it.",
+            column=name,
         )

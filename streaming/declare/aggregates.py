@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import ORDER, DeclarationError, Kind, check_type
+from streaming.base import ORDER, DeclarationError, Kind, settle
 
 _EPSILON = 2.0**-52
 _EXACT = "0D"
@@ -61,8 +61,7 @@ class Aggregate:
     takes: tuple[tuple[str, tuple[Kind, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        check_type("sql of an aggregate", self.sql, str, "Spark SQL as text, such as 'sum(amount) / count(amount)'")
-        check_type("meaning of an aggregate", self.meaning, str, "one line for people")
+        settle(self, "an aggregate")
 
     def column(self) -> Column:
         """The Spark column that computes it."""

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import (
-    DeclarationError,
-    FrozenMapping,
-    check_mapping,
-    check_name,
-    check_names,
-    check_not_reserved,
-    check_type,
-    interval,
-)
+from streaming.base import DeclarationError, check_name, check_names, check_not_reserved, interval, settle
 from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, OFFERS, PROGRESS, What
 from streaming.declare.operator import Operator
 from streaming.declare.stream import Stream
@@ -67,9 +58,7 @@ class Delivery:
     def __post_init__(self) -> None:
         check_name("delivery", self.name)
         named = f"of delivery {self.name!r}"
-        check_type(f"`of` {named}", self.of, (Stream, Operator, Delivery), "a stream, a view or another delivery")
-        check_type(f"`to` {named}", self.to, Target, "a target, such as JsonLines('exports/orders')")
-        check_type(f"key {named}", self.key, tuple, "a tuple of columns, such as key=('id',)")
+        settle(self, f"delivery {self.name!r}")
         kind = "delivery" if isinstance(self.of, Delivery) else "stream" if isinstance(self.of, Stream) else "view"
         valid = self.of.delivers if isinstance(self.of, Operator) else OFFERS[kind]
         if self.what is None:
@@ -107,11 +96,6 @@ class Delivery:
 
     def _check_select(self) -> None:
         named = f"of delivery {self.name!r}"
-        if isinstance(self.select, Mapping):
-            check_mapping(f"select {named}", self.select, str, "a dict from name to SQL, or a tuple of columns")
-            object.__setattr__(self, "select", FrozenMapping(self.select))
-        elif self.select is not None:
-            check_type(f"select {named}", self.select, tuple, "a tuple of columns, or a dict from name to SQL")
         if self.select is not None and not self.select:
             raise DeclarationError(f"select {named} names no column; leave it out to deliver all.")
         for name in self.select or ():

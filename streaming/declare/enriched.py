@@ -15,18 +15,14 @@ from streaming.base import (
     INGESTED_AT,
     ORIGIN,
     DeclarationError,
-    FrozenMapping,
     Types,
     arrow_schema,
-    check_choice,
     check_column_name,
-    check_mapping,
     check_name,
     check_number,
-    check_tuple,
-    check_type,
     encoder,
     interval,
+    settle,
 )
 from streaming.declare.callables import check_callable
 from streaming.declare.columns import ColumnSpec
@@ -38,7 +34,6 @@ from streaming.declare.stream import Stream
 
 LookupOrder = Literal["arrival", "as they come"]
 OnFailure = Literal["side", "null", "default"]
-_CHOICES = {"order": ("arrival", "as they come"), "on_failure": ("side", "null", "default")}
 _FAILURE = {
     "kind": ("string", "Why there is no answer: `timeout` or `error`."),
     "error": ("string", "What the last attempt ended with, or which column cannot be computed."),
@@ -112,14 +107,24 @@ class Enriched(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        _check_enriched_types(vars(self))
-        for name in ("result", "default"):
-            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
-        object.__setattr__(self, "select", self.selected.select)
+        settle(self, f"enrichment {self.name!r}")
+        self._check_calls()
         _check_answers(self.name, self.result, self.default, self.on_failure)
         _check_asked_by(self.name, self.key, self.types, self.cache)
         added = {"the result": tuple(self.result), "the side output 'failed'": tuple(_FAILURE)}
         _check_names_free(self.name, self.types, added)
+
+    def _check_calls(self) -> None:
+        of = f"of enrichment {self.name!r}"
+        check_callable(f"call {of}", self.call)
+        if self.opens is not None:
+            check_callable(f"opens {of}", self.opens)
+        check_number(f"version={self.version!r} {of}", self.version, "version")
+        check_number(f"retries={self.retries!r} {of}", self.retries, "number of retries", least=0)
+        if self.capacity is not None:
+            check_number(f"capacity={self.capacity!r} {of}", self.capacity, "number of calls")
+        for length in filter(None, (self.timeout, self.cache, self.every)):
+            interval(length)
 
     @property
     def reads(self) -> tuple[Stream, ...]:
@@ -196,31 +201,6 @@ class Enriched(Operator):
     def answer_schema(self) -> pa.Schema:
         """The columns of a call's answer, in Arrow's types."""
         return _answer_schema(self.result)
-
-
-def _check_enriched_types(given: Mapping[str, object]) -> None:
-    """Refuse a value of another type than an enrichment asks for; `given` holds its fields by name.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    of = f"of enrichment {given['name']!r}"
-    check_type(f"of= {of}", given["of"], Stream, "the stream whose rows it asks for")
-    check_callable(f"call {of}", given["call"])
-    if given["opens"] is not None:
-        check_callable(f"opens {of}", given["opens"])
-    check_mapping(f"result {of}", given["result"], str, "a dict from column to type, such as {'room': 'string'}")
-    check_mapping(f"default {of}", given["default"], object, "a dict such as {'room': 'UNKNOWN ROOM'}")
-    check_tuple(f"key {of}", given["key"], str, "a tuple of columns, such as ('id',), or () for each row by itself")
-    for what, valid in _CHOICES.items():
-        check_choice(what, given[what], of, valid)
-    check_number(f"version={given['version']!r} {of}", given["version"], "version")
-    check_number(f"retries={given['retries']!r} {of}", given["retries"], "number of retries", least=0)
-    if given["capacity"] is not None:
-        check_number(f"capacity={given['capacity']!r} {of}", given["capacity"], "number of calls")
-    for length in (given["timeout"], given["cache"], given["every"]):
-        if length is not None:
-            interval(str(length))
 
 
 def _check_answers(name: str, result: Mapping[str, str], default: Mapping[str, object], on_failure: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_tuple, kind_of
+from streaming.base import DeclarationError, FrozenMapping, kind_of
 from streaming.declare.stream import Stream
 
 _MOST_DIGITS = 38
@@ -24,13 +24,11 @@ def keys_of(of: str, on: tuple[str, ...] | Mapping[str, str]) -> FrozenMapping[s
     """The keys of the left stream, each with that of the right one; `of` says whose they are.
 
     Raises:
-        DeclarationError: `on` is neither names nor a mapping of them, is empty, or repeats a key.
+        DeclarationError: `on` is empty, or repeats a key.
     """
     if isinstance(on, Mapping):
-        check_mapping(f"on {of}", on, str, _WRITE)
         keys = {left.strip("`"): right.strip("`") for left, right in on.items()}
     else:
-        check_tuple(f"on {of}", on, str, _WRITE)
         keys = {name.strip("`"): name.strip("`") for name in on}
         if len(keys) < len(on):
             raise DeclarationError(f"on={on!r} {of} repeats a key; name each once.")

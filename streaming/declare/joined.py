@@ -17,22 +17,19 @@ from streaming.base import (
     check_choice,
     check_column_name,
     check_condition,
-    check_mapping,
     check_name,
-    check_tuple,
-    check_type,
     check_value,
     interval,
     names_in,
+    settle,
     signed_interval,
 )
 from streaming.declare.columns import ColumnSpec, failed_of_sides
 from streaming.declare.join_keys import JoinKind, SideName, check_keys_meet_exactly, check_keys_there, keys_of
-from streaming.declare.operator import CURRENT, FAILED, LATE, UNMATCHED, OnError, Operator, TableSpec, check_on_error
+from streaming.declare.operator import CURRENT, FAILED, LATE, UNMATCHED, OnError, Operator, TableSpec
 from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream
 
-_LATE = ("join", "drop")
 _BOUNDS = "two intervals, such as ('-1 hour', '15 minutes')"
 LEFT_AT, RIGHT_AT = "_left_at", "_right_at"
 """The event times of the rows of a pair."""
@@ -82,16 +79,13 @@ class Joined(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        _check_joined_types(vars(self))
-        check_on_error(self.kind_name, self.name, self.on_error)
-        _check_words(self.name, self.kind, self.late)
+        check_join_kind(f"of join {self.name!r}", self.kind)
+        settle(self, f"join {self.name!r}")
         _check_sides(self.name, self.left, self.right)
         object.__setattr__(self, "on", FrozenMapping(dict(self.keys)))
         check_keys_there(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
         check_keys_meet_exactly(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
         _check_between(self.name, self.between)
-        if isinstance(self.select, Mapping):
-            object.__setattr__(self, "select", FrozenMapping(self.select))
         if self.every is not None:
             interval(self.every)
         check_selected_names(f"of join {self.name!r}", self.select, self.pair)
@@ -206,42 +200,6 @@ class Joined(Operator):
         if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
             return ()
         return (*selected_columns(self.pair, self.selected, self.types), *_added_columns(len(self.reads)))
-
-
-def _check_joined_types(given: Mapping[str, object]) -> None:
-    """Refuse a value of another type than a join asks for; `given` holds its fields by name.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    of = f"of join {given['name']!r}"
-    for side in ("left", "right"):
-        check_type(f"{side} {of}", given[side], Stream, "the stream of that side")
-    check_tuple(f"between {of}", given["between"], str, _BOUNDS)
-    check_select(of, given["select"])
-
-
-def check_select(of: str, select: object) -> None:
-    """Refuse a `select` that is neither names of columns nor a mapping from names to SQL.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    columns = "a tuple of columns, or a dict from name to SQL, such as {'twice': 'n * 2'}"
-    if isinstance(select, Mapping):
-        check_mapping(f"select {of}", select, str, columns)
-    elif select is not None:
-        check_tuple(f"select {of}", select, str, columns)
-
-
-def _check_words(name: str, kind: str, late: str) -> None:
-    """Refuse a kind, or a way with late rows, that there is not.
-
-    Raises:
-        DeclarationError: with those there are.
-    """
-    check_join_kind(f"of join {name!r}", kind)
-    check_choice("late", late, f"of join {name!r}", _LATE)
 
 
 def check_join_kind(of: str, kind: str) -> None:

@@ -17,20 +17,18 @@ from streaming.base import (
     RETRACTED,
     STAMP,
     WRITTEN_AT,
-    FrozenMapping,
     arrow_schema,
     check_name,
-    check_type,
+    check_number,
     columns_of,
     interval,
+    settle,
 )
 from streaming.declare.callables import described
 from streaming.declare.columns import ColumnSpec, key_columns
 from streaming.declare.keyed_checks import (
-    check_choices,
     check_connected,
     check_functions,
-    check_keyed_types,
     check_keys_are_exact,
     check_outputs,
     check_rules,
@@ -49,7 +47,7 @@ from streaming.declare.operator import (
     corrections_of,
 )
 from streaming.declare.pinned import Pinned
-from streaming.declare.stream import Stream
+from streaming.declare.stream import Stream, check_some_streams
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """The columns of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
@@ -131,16 +129,14 @@ class Keyed(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        check_keyed_types(vars(self))
+        settle(self, f"keyed function {self.name!r}")
+        check_some_streams(f"of keyed function {self.name!r}", self.of)
         object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
-        object.__setattr__(self, "timers", FrozenMapping(self.timers))
-        object.__setattr__(self, "sides", FrozenMapping(self.sides))
-        check_choices(self.name, self.order, self.on_error, self.version)
+        check_number(f"version={self.version!r} of keyed function {self.name!r}", self.version, "version")
         check_functions(self.name, self.on_row, self.timers, self.migrate)
         check_connected(self.name, self.by, self.order, self.streams)
         check_keys_are_exact(f"by of keyed function {self.name!r}", self.by, self.streams[0].types)
         if self.rules is not None:
-            check_type(f"rules of keyed function {self.name!r}", self.rules, Pinned, "Pinned(thresholds, by=('id',))")
             check_rules(self.name, self.streams, self.rules.of)
         check_state(self.name, self.by, self.state_schema)
         reserved = {FAILED, STATE, LATE, FIRST, CURRENT, CORRECTIONS, *map(corrections_of, (*self.sides, FAILED))}

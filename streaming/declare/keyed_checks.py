@@ -9,52 +9,18 @@ import pyarrow as pa
 from streaming.base import (
     DeclarationError,
     Types,
-    check_choice,
     check_column_name,
-    check_mapping,
     check_name,
-    check_number,
-    check_tuple,
-    check_type,
 )
 from streaming.declare.callables import check_callable
 from streaming.declare.condition_rule import ConditionRule
-from streaming.declare.operator import ON_ERROR
-from streaming.declare.stream import Stream, check_of_streams
+from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 
 API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "cancel", "pending", "clear")
 """The attributes that a key has besides its state."""
 
 _INEXACT = ("double", "float", "array", "map", "struct", "variant")
-_CHOICES = {"order": ("arrival", "event"), "on_error": ON_ERROR}
-
-
-def check_keyed_types(given: Mapping[str, object]) -> None:
-    """Refuse a value of another type than a keyed function asks for; `given` holds its fields by name.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    of, function = f"of keyed function {given['name']!r}", "a dict such as {'silent': on_silent}"
-    check_of_streams(of, given["of"])
-    check_tuple(f"by {of}", given["by"], str, "a tuple of column names, such as ('id',), or () for one key in all")
-    for part in ("state", "result"):
-        check_type(f"{part} {of}", given[part], str, "its columns as Spark DDL, such as 'previous double'")
-    check_mapping(f"timers {of}", given["timers"], object, function)
-    check_mapping(f"sides {of}", given["sides"], str, "a dict such as {'odd': 'value double'}")
-
-
-def check_choices(name: str, order: object, on_error: object, version: object) -> None:
-    """Refuse an order, a way with errors or a version that there is not.
-
-    Raises:
-        DeclarationError: with what there is.
-    """
-    of = f"of keyed function {name!r}"
-    for what, value in (("order", order), ("on_error", on_error)):
-        check_choice(what, value, of, _CHOICES[what])
-    check_number(f"version={version!r} {of}", version, "version")
 
 
 def check_connected(name: str, by: tuple[str, ...], order: str, streams: Sequence[Stream]) -> None:

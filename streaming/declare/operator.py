@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from streaming.base import check_choice
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.stream import Stream
 
@@ -179,12 +178,3 @@ class Operator(ABC):
 def corrections_of(output: str) -> str:
     """The suffix of the corrections of an output: of the results ("") CORRECTIONS."""
     return f"{output}_{CORRECTIONS}" if output else CORRECTIONS
-
-
-def check_on_error(kind: str, name: str, on_error: object) -> None:
-    """Refuse a word that is none of the two.
-
-    Raises:
-        DeclarationError: with the two.
-    """
-    check_choice("on_error", on_error, f"of {kind} {name!r}", ON_ERROR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streaming.base import DeclarationError, check_tuple, check_type
+from streaming.base import DeclarationError, settle
 from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.keyed_checks import check_keys_are_exact
 from streaming.declare.stream import Stream
@@ -33,8 +33,7 @@ class Pinned:
     removed: str | None = None
 
     def __post_init__(self) -> None:
-        check_type("of= of Pinned", self.of, Stream, "the control stream that has the rules")
-        check_tuple("by of Pinned", self.by, str, "a tuple of column names, such as ('id',), or () for one rule in all")
+        settle(self, "Pinned")
         object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
         check_keys_are_exact(f"by of rules of control stream {self.of.name!r}", self.by, self.of.types)
         if self.version is not None and self.version not in self.of.columns:

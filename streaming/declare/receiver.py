@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streaming.base import DeclarationError, check_name, check_names, check_type, interval
+from streaming.base import DeclarationError, check_name, check_names, interval, settle
 from streaming.declare.operator import Operator
 from streaming.declare.stream import Stream
 from streaming.sources import Connector, Files
@@ -32,12 +32,12 @@ class Subscriptions:
     message: str = '{"subscribe": {value}}'
 
     def __post_init__(self) -> None:
-        check_type("`of` of Subscriptions", self.of, (Stream, Operator), "a stream or a view")
+        settle(self, "Subscriptions")
         # Of an operator the columns are told as far as its declaration knows them.
         columns = self.of.columns if isinstance(self.of, Stream) else tuple(spec.name for spec in self.of.columns_of())
         if columns:
             check_names("column of Subscriptions", f"`{self.column}`", columns)
-        if not isinstance(self.message, str) or _VALUE not in self.message:
+        if _VALUE not in self.message:
             raise DeclarationError(
                 f"message={self.message!r} of Subscriptions has no {_VALUE}, where the value is to stand; write one, "
                 'such as {"subscribe": {value}}.'
@@ -77,20 +77,17 @@ class Receiver:
     def __post_init__(self) -> None:
         check_name("receiver", self.name)
         of = f"of receiver {self.name!r}"
-        check_type(f"connector {of}", self.connector, Connector, "a connector, such as TcpSocket('127.0.0.1', 9999)")
-        check_type(f"into {of}", self.into, Stream, "the stream that reads what has landed")
+        settle(self, f"receiver {self.name!r}")
         if not isinstance(self.into.source, Files):
             raise DeclarationError(
                 f"stream {self.into.name!r} {of} reads {type(self.into.source).__name__}, but what is received lands "
                 f"in files; give the stream source=Files('landing/{self.into.name}')."
             )
-        if self.subscriptions is not None:
-            check_type(f"subscriptions {of}", self.subscriptions, Subscriptions, "Subscriptions(of=..., column=...)")
-            if not self.connector.takes_requests:
-                raise DeclarationError(
-                    f"subscriptions {of}: {type(self.connector).__name__} sends no requests; leave them out, or use a "
-                    "connector that does, such as Websocket."
-                )
+        if self.subscriptions is not None and not self.connector.takes_requests:
+            raise DeclarationError(
+                f"subscriptions {of}: {type(self.connector).__name__} sends no requests; leave them out, or use a "
+                "connector that does, such as Websocket."
+            )
         interval(self.every)
         for name in ("rows_per_file", "bytes_per_file"):
             if getattr(self, name) < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streaming.base import check_name, check_type
+from streaming.base import check_name, settle
 
 
 @dataclass(frozen=True)
@@ -21,4 +21,4 @@ class Rule:
 
     def __post_init__(self) -> None:
         check_name("rule", self.name)
-        check_type(f"the condition of rule {self.name!r}", self.condition, str, "SQL as text, such as 'amount > 0'")
+        settle(self, f"rule {self.name!r}")

@@ -12,24 +12,21 @@ from streaming.base import (
     INGESTED_AT,
     ORIGIN,
     DeclarationError,
-    FrozenMapping,
     Types,
     check_column_name,
     check_condition,
     check_kind,
-    check_mapping,
     check_name,
-    check_tuple,
-    check_type,
     check_value,
     columns_of,
     interval,
+    settle,
 )
 from streaming.declare.columns import ColumnSpec, read_from_log
 from streaming.declare.functions import RowFunction
-from streaming.declare.operator import FAILED, OnError, Operator, TableSpec, check_on_error
+from streaming.declare.operator import FAILED, OnError, Operator, TableSpec
 from streaming.declare.side import Side, is_column
-from streaming.declare.stream import Stream, check_of_streams
+from streaming.declare.stream import Stream, check_some_streams
 
 ELEMENT = "_element"
 """The column that numbers the rows which come of one row of the log, from 0 on."""
@@ -77,12 +74,9 @@ class Selected(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        _check_selected_types(vars(self))
-        object.__setattr__(self, "sides", FrozenMapping(self.sides))
-        for name in ("select", "explode"):
-            object.__setattr__(self, name, getattr(self.outputs[""], name))
+        settle(self, f"selection {self.name!r}")
+        check_some_streams(f"of selection {self.name!r}", self.of)
         _check_side_names(self.name, self.sides)
-        check_on_error(self.kind_name, self.name, self.on_error)
         if self.diverts and FAILED in self.sides:
             raise DeclarationError(
                 f"selection {self.name!r} has a side output {FAILED!r} of its own beside on_error='side', which makes "
@@ -241,19 +235,6 @@ def _read(stream: Stream, side: Side, sql: str) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((*array, *(one for one in read if one != element))))
 
 
-def _check_selected_types(given: Mapping[str, object]) -> None:
-    """Refuse a value of another type than a selection asks for; `given` holds its fields by name.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    of = f"of selection {given['name']!r}"
-    check_of_streams(of, given["of"])
-    check_mapping(f"sides {of}", given["sides"], Side, "a dict such as {'large': Side(where='n > 1000')}")
-    if given["function"] is not None:
-        check_type(f"function {of}", given["function"], RowFunction, "RowFunction(apply, returns='n bigint')")
-
-
 def _check_side_names(name: str, sides: Mapping[str, Side]) -> None:
     """Refuse a side output with a name that means something else.
 
@@ -279,11 +260,7 @@ def check_side(what: str, side: Side, types: Types, added: Types) -> dict[str, s
     readable: dict[str, str | None] = {**types, **added, **_exploded(what, side, {**types, **added})}
     if side.where is not None:
         check_condition(f"where of {what}", side.where, readable)
-    columns = "a tuple of columns, or a dict from name to SQL, such as {'twice': 'n * 2'}"
-    if isinstance(side.select, Mapping):
-        check_mapping(f"select of {what}", side.select, str, columns)
-    elif side.select is not None:
-        check_tuple(f"select of {what}", side.select, str, columns)
+    settle(side, what)
     if side.select is not None and not side.select:
         raise DeclarationError(f"select of {what} names no column; leave it out to keep all.")
     selected = side.selected(tuple(types))
@@ -300,7 +277,6 @@ def _exploded(what: str, side: Side, readable: Types) -> dict[str, str | None]:
     if side.explode is None:
         return {}
     advice = "a dict of one name and the SQL of an array, such as {'word': \"split(text, ' ')\"}"
-    check_mapping(f"explode of {what}", side.explode, str, advice)
     if len(side.explode) != 1:
         raise DeclarationError(f"explode of {what} has {len(side.explode)} entries; write {advice}.")
     ((name, sql),) = side.explode.items()

@@ -11,16 +11,13 @@ from streaming.base import (
     INGESTED_AT,
     ORIGIN,
     DeclarationError,
-    FrozenMapping,
     check_column_name,
     check_condition,
-    check_mapping,
     check_name,
-    check_tuple,
-    check_type,
     check_value,
     interval,
     names_in,
+    settle,
 )
 from streaming.clocks import Clock
 from streaming.declare.rule import Rule
@@ -64,13 +61,12 @@ class Stream:
 
     def __post_init__(self) -> None:
         check_folder("stream", self.name)
-        self._check_types()
+        settle(self, f"stream {self.name!r}")
         if self.retention is not None and interval(self.retention) < timedelta(days=1):
             raise DeclarationError(
                 f"retention={self.retention!r} of stream {self.name!r} is shorter than a day, and whole days are "
                 "dropped; give it a length such as '400 days', or leave it out to keep everything."
             )
-        object.__setattr__(self, "derived", FrozenMapping(self.derived))
         taken = [column.name.lower() for column in self.format.columns]
         for name in self.derived:
             check_column_name(name)
@@ -88,17 +84,6 @@ class Stream:
             )
         if self.clock.moved_by is not None:
             check_condition(f"the clock of stream {self.name!r}", self.clock.moved_by, self.types)
-
-    def _check_types(self) -> None:
-        of = f"of stream {self.name!r}"
-        check_type(f"source {of}", self.source, Source, f"Files('landing/{self.name}')")
-        check_type(f"format {of}", self.format, Format, "Json('id string, at timestamp')")
-        check_type(f"event_time {of}", self.event_time, str, "the name of a timestamp column")
-        check_type(f"clock {of}", self.clock, Clock, "a clock, such as BoundedOutOfOrderness('5 minutes')")
-        check_tuple(
-            f"rules {of}", self.rules, Rule, "a tuple of rules, such as (Rule('id_present', 'id is not null'),)"
-        )
-        check_mapping(f"derived {of}", self.derived, str, "a dict from name to SQL, such as {'twice': 'amount * 2'}")
 
     def _check_event_time(self) -> None:
         times = [name for name, type_ in self.types.items() if name in self.derived or type_ == "timestamp"]
@@ -144,15 +129,11 @@ def check_folder(what: str, name: str) -> None:
         )
 
 
-def check_of_streams(named: str, of: object) -> None:
-    """Refuse an `of` that is neither a stream nor a tuple of several; `named` says of which declaration it is.
+def check_some_streams(named: str, of: Stream | tuple[Stream, ...]) -> None:
+    """Refuse an `of` without a stream; `named` says of which declaration it is.
 
     Raises:
         DeclarationError: with what to write.
     """
-    advice = "the stream that it reads, or a tuple of several"
-    check_type(f"of= {named}", of, (Stream, tuple), advice)
-    if isinstance(of, tuple):
-        check_tuple(f"of= {named}", of, Stream, advice)
-        if not of:
-            raise DeclarationError(f"of= {named} is empty; write {advice}.")
+    if of == ():
+        raise DeclarationError(f"of= {named} is empty", "write the stream that it reads, or a tuple of several.")

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from streaming.base import (
-    DeclarationError,
-    check_column_name,
-    check_name,
-    check_names,
-    check_type,
-    interval,
-)
+from streaming.base import DeclarationError, check_choice, check_column_name, check_name, check_names, interval, settle
 from streaming.declare.columns import ColumnSpec, failed_of_sides, log_columns
 from streaming.declare.join_keys import InputSide, check_keys_there, keys_of
 from streaming.declare.operator import (
@@ -25,7 +18,6 @@ from streaming.declare.operator import (
     STATE,
     OnError,
     TableSpec,
-    check_on_error,
 )
 from streaming.declare.over_windows import OverWindows
 from streaming.declare.stream import Stream
@@ -61,11 +53,10 @@ class TwoSided(OverWindows):
 
     def _check_inputs(self) -> None:
         check_name(self.kind_name, self.name)
-        _check_two_sided_types(self.kind_name, vars(self))
-        check_on_error(self.kind_name, self.name, self.on_error)
+        _check_late(f"{self.kind_name} {self.name!r}", self.late)
+        settle(self, f"{self.kind_name} {self.name!r}")
         object.__setattr__(self, "on", self.sides_on)
         _check_meeting(f"of {self.kind_name} {self.name!r}", self.sides_on, self.left, self.right, self.window)
-        _check_late(f"{self.kind_name} {self.name!r}", self.late)
         if self.every is not None:
             interval(self.every)
 
@@ -153,18 +144,6 @@ class TwoSided(OverWindows):
         return {f"_through_{side.name}": side.stream for side in self.sides}
 
 
-def _check_two_sided_types(kind: str, given: Mapping[str, object]) -> None:
-    """Refuse a value of another type than is asked for; `given` holds the fields of a declaration by name.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    of = f"of {kind} {given['name']!r}"
-    for side in ("left", "right"):
-        check_type(f"{side}= {of}", given[side], Stream, "the stream whose rows come in on that side")
-    check_type(f"window {of}", given["window"], Window, "a window, such as Tumbling('1 hour')")
-
-
 def _check_meeting(of: str, on: Mapping[str, str], left: Stream, right: Stream, window: Window) -> None:
     """Refuse keys that a stream does not have or that cannot be equal, and a window that reads what a stream has not.
 
@@ -197,11 +176,8 @@ def _check_late(what: str, late: object) -> None:
     Raises:
         DeclarationError: with those there are.
     """
-    if late not in _POLICIES:
-        why = " Only a view over one stream is updated by the stream process." if late == "update" else ""
-        raise DeclarationError(
-            f"late={late!r} of {what} is no policy; use one of: {', '.join(map(repr, _POLICIES))}.{why}"
-        )
+    why = "Only a view over one stream is updated by the stream process." if late == "update" else ""
+    check_choice("late", late, f"of {what}", _POLICIES, why)
 
 
 def _check_result_names(what: str, values: Iterable[str], identity: tuple[str, ...]) -> None:

@@ -12,33 +12,12 @@ from streaming.base import (
     Types,
     check_aggregate,
     check_condition,
-    check_mapping,
     check_names,
-    check_tuple,
-    check_type,
     check_value,
     kind_of,
 )
 from streaming.declare.aggregates import Aggregate
-from streaming.declare.functions import WindowFunction
-from streaming.declare.stream import Stream
 from streaming.windows import Window
-
-
-def check_view_types(given: Mapping[str, object]) -> None:
-    """Refuse a value of another type than a view asks for; `given` holds its fields by name.
-
-    Raises:
-        DeclarationError: with the value, and what to write.
-    """
-    of, columns = f"of view {given['name']!r}", "a tuple of column names, such as ('id',)"
-    check_type(f"of= {of}", given["of"], Stream, "the stream that it reads")
-    check_type(f"window {of}", given["window"], Window, "a window, such as Tumbling('1 hour')")
-    check_mapping(f"aggregates {of}", given["aggregates"], Aggregate, "a dict such as {'mean': agg.mean('amount')}")
-    check_tuple(f"by {of}", given["by"], str, columns)
-    check_tuple(f"distinct {of}", given["distinct"], str, columns)
-    if given["function"] is not None:
-        check_type(f"function {of}", given["function"], WindowFunction, "WindowFunction(apply, returns='low double')")
 
 
 def check_keys(what: str, names: tuple[str, ...], types: Types) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from streaming.base import FrozenMapping, check_value
+from streaming.base import check_value
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.join_keys import JoinKind
-from streaming.declare.joined import PairColumns, check_join_kind, check_select, check_selected_names, selected_columns
+from streaming.declare.joined import PairColumns, check_join_kind, check_selected_names, selected_columns
 from streaming.declare.side import Side
 from streaming.declare.two_sided import TwoSided
 
@@ -47,12 +47,9 @@ class WindowJoined(TwoSided):
     kind_name = "window join"
 
     def __post_init__(self) -> None:
-        self._check_inputs()
         of = f"of window join {self.name!r}"
         check_join_kind(of, self.kind)
-        check_select(of, self.select)
-        if isinstance(self.select, Mapping):
-            object.__setattr__(self, "select", FrozenMapping(self.select))
+        self._check_inputs()
         check_selected_names(of, self.select, self.pair)
         self._check_values()
         # Each expression is checked as its type is told.

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from streaming.base import (
-    DeclarationError,
-    FrozenMapping,
-    check_column_name,
-    check_name,
-    columns_of,
-    interval,
-)
+from streaming.base import DeclarationError, check_column_name, check_name, columns_of, interval, settle
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log
 from streaming.declare.functions import WindowFunction
@@ -29,11 +22,10 @@ from streaming.declare.operator import (
     UPDATES,
     OnError,
     TableSpec,
-    check_on_error,
 )
 from streaming.declare.over_windows import VOID, WRITTEN, OverWindows
 from streaming.declare.stream import Stream
-from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
+from streaming.declare.view_checks import check_keys, check_view_expressions
 from streaming.windows import Window
 
 
@@ -79,9 +71,7 @@ class Windowed(OverWindows):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        check_view_types(vars(self))
-        check_on_error(self.kind_name, self.name, self.on_error)
-        object.__setattr__(self, "aggregates", FrozenMapping(self.aggregates))
+        settle(self, f"view {self.name!r}")
         if bool(self.aggregates) == (self.function is not None):
             raise DeclarationError(
                 f"view {self.name!r} has {'both' if self.aggregates else 'neither'} aggregates and a function; give "

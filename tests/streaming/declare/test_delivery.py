@@ -39,8 +39,6 @@ def test_a_delivery_is_a_value() -> None:
     ("changed", "reason"),
     [
         ({"name": "Out"}, "'Out' cannot name a delivery"),
-        ({"of": "readings"}, "a stream, a view or another delivery"),
-        ({"to": "out"}, "write a target, such as JsonLines"),
         ({"what": "current"}, "is nothing that a stream has; use 'rows', 'rejected', 'late'. Of a view it can be"),
         ({"of": by_id, "what": "rejected"}, "is nothing that a view has; use 'first', 'current', 'late'. Of a stream"),
         ({"select": ("id", "vlue")}, "reads unknown column 'vlue'"),

@@ -45,7 +45,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "two cursors": (lambda: HttpPoll("http://h", cursor_in="a", cursor_of_row="b"), "exclude one another"),
     "interval": (lambda: HttpPoll("http://h", every="5"), "'5' is not an interval"),
     "not files": (lambda: given(into=FROM_A_TOPIC), "reads Kafka, but what is received lands in files; give"),
-    "no connector": (lambda: given(connector="tcp"), "connector of receiver 'events_in' is 'tcp', a str; write"),
     "no requests": (lambda: given(subscriptions=ASKS), "TcpSocket sends no requests; leave them out"),
     "no rows": (lambda: given(rows_per_file=0), "rows_per_file=0 of receiver 'events_in' lands nothing"),
     "unknown column": (lambda: Subscriptions(events, "city"), "reads unknown column 'city'"),

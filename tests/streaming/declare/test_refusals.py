@@ -64,10 +64,6 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: names_in("'open"),
         'cannot read the expression "\'open": not SQL. Write it as Spark SQL.',
     ),
-    "late policy": (
-        lambda: check_policy("v", "never", None, None),
-        "late='never' of view 'v' is no policy; use one of: 'correct', 'update', 'drop'.",
-    ),
     "update without lateness": (
         lambda: check_policy("v", "update", None, None),
         "view 'v' has late='update' and allowed_lateness=None; late='update' needs an allowed lateness, such as "

@@ -82,12 +82,10 @@ def joined(**given: Any) -> WindowJoined:
     ("declare", "reason"),
     [
         (lambda: joined(on=()), "on of window join 'bought' names no key, so that every row would meet every other"),
-        (lambda: joined(on="visitor"), "write a tuple of the columns that both streams have"),
         (lambda: joined(on=("visitor",)), "key 'visitor' of window join 'bought' is no column of its right"),
         (lambda: joined(on={"n": "amount"}), "compares 'n' of stream 'clicks', which is bigint, with 'amount'"),
         (lambda: joined(on={"visitor": "buyer", "page": "buyer"}), "names a key of its right stream 'orders' twice"),
         (lambda: joined(on=("page", "page")), "repeats a key"),
-        (lambda: joined(right=HOUR), "the stream whose rows come in on that side"),
         (lambda: joined(window=SessionWindow(seconds_of="n")), "at the right, reads unknown column 'n'"),
         (lambda: joined(kind="right"), "use one of: 'inner', 'left', 'outer'. For a right join exchange the two"),
         (lambda: joined(late="update"), "use one of: 'correct', 'drop'. Only a view over one stream is updated"),

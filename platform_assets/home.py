@@ -69,7 +69,7 @@ def dagster_home() -> Path:
             config.write_text(_CONFIG)
     except OSError as error:
         raise InstanceError(
-            f"cannot write Dagster's folder {str(home)!r} ({error.strerror}); make it writable, or point DAGSTER_HOME "
-            "to another one."
+            f"cannot write Dagster's folder {str(home)!r} ({error.strerror})",
+            "make it writable, or point DAGSTER_HOME to another one.",
         ) from error
     return home

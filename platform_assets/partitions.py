@@ -44,7 +44,9 @@ def parse_days(days: Iterable[str]) -> list[date]:
             parsed.add(date.fromisoformat(day))
         except ValueError as error:
             raise BadDay(
-                f"{day!r} is no day; write days as ISO dates, such as '2013-01-05', or give none and the planner "
-                "corrects every day that needs it."
+                f"{day!r} is no day",
+                "write days as ISO dates, such as '2013-01-05', or give none and the planner "
+                "corrects every day that needs it.",
+                value=day,
             ) from error
     return sorted(parsed)

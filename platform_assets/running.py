@@ -33,7 +33,9 @@ def run_job(
     """
     jobs = {job.name: job for job in definitions.get_repository_def().get_all_jobs() if not job.name.startswith("__")}
     if name not in jobs:
-        raise UnknownJob(f"there is no job {name!r}; declared are: {', '.join(sorted(jobs))}.")
+        raise UnknownJob(
+            f"there is no job {name!r}; declared are: {', '.join(sorted(jobs))}.", choices=tuple(sorted(jobs))
+        )
     result = jobs[name].execute_in_process(
         instance=instance,
         # Dagster's own lines are in the run's log; this console is for progress.

@@ -49,9 +49,11 @@ class Suite:
         names = [expectation.name for expectation in self.expectations]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise SuiteError(f"expectation {', '.join(map(repr, repeated))} is declared twice in a suite; rename one.")
+            raise SuiteError(
+                f"expectation {', '.join(map(repr, repeated))} is declared twice in a suite", "rename one."
+            )
         if not names:
-            raise SuiteError("a suite without expectations would let everything pass; add one, such as unique(...).")
+            raise SuiteError("a suite without expectations would let everything pass", "add one, such as unique(...).")
 
     def extended(self, more: Sequence[Expectation]) -> Suite:
         """This suite with `more` expectations after its own."""

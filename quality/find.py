@@ -103,7 +103,11 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     if unknown:
         raise SuiteError(
             f"{module!r} has expectations for {', '.join(map(repr, unknown))}; pipeline {pipeline.name!r} has: "
-            f"{', '.join(dict.fromkeys((*suites, *tables)))}. Correct the name, or they would never be asked."
+            f"{', '.join(dict.fromkeys((*suites, *tables)))}.",
+            "Correct the name, or they would never be asked.",
+            value=module,
+            pipeline=pipeline.name,
+            choices=tuple(dict.fromkeys((*suites, *tables))),
         )
     return {role: suite.extended(own.get(role, ())) for role, suite in suites.items()}
 
@@ -114,21 +118,25 @@ def _own_expectations(pipeline: str) -> tuple[str, dict[str, Sequence[Expectatio
     if not names:
         return "", {}
     if len(names) > 1:
-        raise SuiteError(f"pipeline {pipeline!r} has expectations in {' and in '.join(names)}; keep one of them.")
+        raise SuiteError(
+            f"pipeline {pipeline!r} has expectations in {' and in '.join(names)}",
+            "keep one of them.",
+            pipeline=pipeline,
+        )
     (name,) = names
     module = import_or_explain(name)
     if isinstance(module, BrokenModule):
-        raise SuiteError(f"{module}. Correct it; until then its pipeline is neither judged nor reported.")
+        raise SuiteError(f"{module}.", "Correct it; until then its pipeline is neither judged nor reported.")
     declared = getattr(module, "expectations", None)
     if not isinstance(declared, dict):
-        raise SuiteError(f"module {name!r} has no dict 'expectations'; give it one from role to expectations.")
+        raise SuiteError(f"module {name!r} has no dict 'expectations'", "give it one from role to expectations.")
     return name, dict(declared)
 
 
 def _named(package: str, pipeline: str) -> Iterator[str]:
     """The module of the pipeline's name in a package, if there is one."""
     if isinstance(broken := package_of("suites", package), BrokenModule):
-        raise SuiteError(f"{broken}. Correct it; until then no pipeline is judged or reported.")
+        raise SuiteError(f"{broken}.", "Correct it; until then no pipeline is judged or reported.")
     if find_spec(f"{package}.{pipeline}") is not None:
         yield f"{package}.{pipeline}"
 

@@ -74,7 +74,9 @@ def reasons_to_close(
     if pins.pipeline != pipeline.name or not may_be_absent.issuperset(pins.absent):
         raise QualityError(
             f"the pins are of pipeline {pins.pipeline!r} without {', '.join(pins.absent) or 'nothing'}, and pipeline "
-            f"{pipeline.name!r} needs all but {', '.join(sorted(may_be_absent))}; pin again."
+            f"{pipeline.name!r} needs all but {', '.join(sorted(may_be_absent))}",
+            "pin again.",
+            pipeline=pins.pipeline,
         )
     reasons, suites, roles = [], suites_for(pipeline), roles_read(pipeline, reads)
     for role, suite in suites.items():

@@ -68,7 +68,12 @@ class Pins:
         if role in self.absent:
             return None
         roles = ", ".join((*(pin.role for pin in self.tables), *self.absent))
-        raise QualityError(f"{role!r} is not pinned for pipeline {self.pipeline!r}; pinned are: {roles}. Pin again.")
+        raise QualityError(
+            f"{role!r} is not pinned for pipeline {self.pipeline!r}; pinned are: {roles}.",
+            "Pin again.",
+            value=role,
+            pipeline=self.pipeline,
+        )
 
     def versions(self) -> dict[str, int | None]:
         """Version per role, null for what is absent: for people and for a commit's metadata."""

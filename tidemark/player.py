@@ -40,7 +40,9 @@ def play(
     """
     if keyed.condition is not None:
         raise DeclarationError(
-            f"rules of keyed function {keyed.name!r} are SQL conditions, which only Spark can ask; use testing.run."
+            f"rules of keyed function {keyed.name!r} are SQL conditions, which only Spark can ask",
+            "use testing.run.",
+            operator=keyed.name,
         )
     with localcontext(DECIMALS):
         player = _Player(keyed)
@@ -100,7 +102,8 @@ class _Player:
         for name in batch:
             if name not in stream_names:
                 raise DeclarationError(
-                    f"a batch is of {name!r}, but keyed function {self._keyed.name!r} reads {', '.join(stream_names)}."
+                    f"a batch is of {name!r}, but keyed function {self._keyed.name!r} reads {', '.join(stream_names)}.",
+                    operator=self._keyed.name,
                 )
         if self._control is not None and self._control.stream.name in batch:
             assert self._history is not None
@@ -206,7 +209,9 @@ def _read(stream: Stream, row: Mapping[str, Any]) -> tuple[int, Any]:
     if unknown:
         raise DeclarationError(
             f"a row has {', '.join(map(repr, unknown))}, which stream {stream.name!r} does not have; its columns "
-            f"are: {', '.join(stream.columns)}."
+            f"are: {', '.join(stream.columns)}.",
+            stream=stream.name,
+            choices=tuple(stream.columns),
         )
     values = {
         name: _time(row.get(name)) if (stream.types[name] or "").startswith("timestamp") else row.get(name)
@@ -215,7 +220,8 @@ def _read(stream: Stream, row: Mapping[str, Any]) -> tuple[int, Any]:
     at = _time(values[stream.event_time])
     if at is None:
         raise DeclarationError(
-            f"a row has no {stream.event_time!r}, which is the event time of stream {stream.name!r}: {row!r}."
+            f"a row has no {stream.event_time!r}, which is the event time of stream {stream.name!r}: {row!r}.",
+            stream=stream.name,
         )
     values[stream.event_time] = at
     return at, row_class(stream.columns)(*values.values())

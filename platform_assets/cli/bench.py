@@ -52,6 +52,8 @@ def with_first(pipeline: Pipeline, name: str | None) -> Pipeline:
     first = [stream for stream in pipeline.streams if stream.name == name]
     if not first:
         names = ", ".join(stream.name for stream in pipeline.streams)
-        raise DeclarationError(f"pipeline {pipeline.name!r} has no stream {name!r}; it has {names}.")
+        raise DeclarationError(
+            f"pipeline {pipeline.name!r} has no stream {name!r}; it has {names}.", pipeline=pipeline.name, stream=name
+        )
     others = (stream for stream in pipeline.streams if stream.name != name)
     return replace(pipeline, streams=(*first, *others))

@@ -46,7 +46,7 @@ def metrics(
         server = serve(port, registry, LatestValues(lake, declared_pipelines, utc_now), access)
     except OSError as error:
         raise SupervisorError(
-            f"port {port} of {host} cannot be had ({error.strerror}); choose another with --port or --host."
+            f"port {port} of {host} cannot be had ({error.strerror})", "choose another with --port or --host."
         ) from error
     here = f"{'http' if certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
     message = f"metrics of {lake.root} on {here}/metrics, latest values of each key on {here}/latest; Ctrl-C stops it."

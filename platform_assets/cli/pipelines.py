@@ -47,12 +47,14 @@ def feed(
     if pipeline.name not in FEEDS:
         where = pipeline.stream.source.location(current_lake())
         raise StreamingError(
-            f"there is no feed for {stream!r}; feeds are: {', '.join(FEEDS)}. Bring its data into {where} yourself."
+            f"there is no feed for {stream!r}; feeds are: {', '.join(FEEDS)}.",
+            f"Bring its data into {where} yourself.",
+            choices=tuple(FEEDS),
         )
     landing = current_lake().local(pipeline.stream.source.location(current_lake()))
     if landing is None:
         raise StreamingError(
-            f"the feed writes to a folder of this machine, not to {current_lake().root!r}; set TIDEMARK_HOME."
+            f"the feed writes to a folder of this machine, not to {current_lake().root!r}", "set TIDEMARK_HOME."
         )
     with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("replaying flights", total=None)

@@ -42,8 +42,10 @@ def receive(
     receivers = pipeline.receivers if name is None else (pipeline.receiver(name),)
     if not receivers:
         raise DeclarationError(
-            f"pipeline {pipeline.name!r} has no receivers; declare one, such as Pipeline(..., receivers=(Receiver("
-            f"'{pipeline.stream.name}_in', TcpSocket('127.0.0.1', 9999), into={pipeline.stream.name}),))."
+            f"pipeline {pipeline.name!r} has no receivers",
+            f"declare one, such as Pipeline(..., receivers=(Receiver("
+            f"'{pipeline.stream.name}_in', TcpSocket('127.0.0.1', 9999), into={pipeline.stream.name}),)).",
+            pipeline=pipeline.name,
         )
     newest: dict[str, ReceiverStatus] = {}
     rounds = 0

@@ -30,7 +30,7 @@ def redeliver(
 ) -> None:
     """Send dead letters of a delivery again, each once, or whole days; or say how a delivery goes on."""
     if go_on + everything + bool(day) > 1:
-        raise DeclarationError("--go-on, --all and --day exclude one another; give the one that is meant.")
+        raise DeclarationError("--go-on, --all and --day exclude one another", "give the one that is meant.")
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     delivery = pipeline.delivery(delivery_name)
     with spark_session() as spark:

@@ -68,7 +68,8 @@ def wait_for(
                     goes_on = f" Its supervisor goes on; `tidemark down {pipeline.name}` ends it."
                     raise SupervisorError(
                         f"stream {pipeline.name!r} is {overview.state!r} after {within:.0f} s{because}; `tidemark logs "
-                        f"{pipeline.name}` shows all it has said.{goes_on if overview.running else ''}"
+                        f"{pipeline.name}` shows all it has said.{goes_on if overview.running else ''}",
+                        stream=pipeline.name,
                     )
                 time.sleep(_LOOKS_EVERY)
     overviews = [look(lake, pipeline) for pipeline in pipelines]

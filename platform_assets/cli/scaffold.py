@@ -44,7 +44,7 @@ def new(
 ) -> None:
     """Add a piece to a project: a stream with its pipeline, a view, a delivery, a suite, or a report."""
     if to is not None and kind != "delivery":
-        raise DeclarationError(f"--to={to} names the target of a delivery; a {kind} has none. Leave it out.")
+        raise DeclarationError(f"--to={to} names the target of a delivery; a {kind} has none.", "Leave it out.")
     added = _delivery(name, of, to or "files") if kind == "delivery" else _ADD[kind](name, of, folder)
     for path in added.paths:
         console.print(f"wrote {path}", highlight=False)
@@ -108,7 +108,7 @@ def _folder(kind: Literal["pipelines", "suites", "reports"]) -> Path:
     """The folder of the first package that holds declarations of this kind."""
     package = package_of(kind, packages(kind)[0])
     if isinstance(package, BrokenModule):
-        raise DeclarationError(f"{package}. Correct it first.")
+        raise DeclarationError(f"{package}.", "Correct it first.")
     return Path(next(iter(package.__path__)))
 
 
@@ -117,7 +117,7 @@ def _pipeline(name: str | None) -> tuple[Pipeline, ModuleType]:
     declared = declared_pipelines()
     if name is None and len(declared) != 1:
         raise DeclarationError(
-            f"there are {len(declared)} pipelines: {', '.join(declared) or 'none'}; say which one with --of."
+            f"there are {len(declared)} pipelines: {', '.join(declared) or 'none'}", "say which one with --of."
         )
     pipeline = find_pipeline(name or next(iter(declared)))
     candidates = [module for module in modules("pipelines") if isinstance(module, ModuleType)]

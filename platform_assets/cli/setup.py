@@ -26,7 +26,9 @@ def setup(
     """
     unknown = sorted({*(others or ())} - {*GROUPS})
     if unknown:
-        raise SettingsError(f"there are no jars {', '.join(unknown)}; groups are: {', '.join(GROUPS)}.")
+        raise SettingsError(
+            f"there are no jars {', '.join(unknown)}; groups are: {', '.join(GROUPS)}.", choices=tuple(GROUPS)
+        )
     jars = []
     for group in dict.fromkeys((CORE, *(GROUPS[name] for name in others or ()))):
         with console.status(f"fetching the jars for {group.about}"):

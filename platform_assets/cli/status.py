@@ -96,7 +96,8 @@ def logs(
     if not output.is_file():
         raise SupervisorError(
             f"stream {pipeline_name!r} was never started here, in the lake {lake.root!r}; `tidemark up "
-            f"{pipeline_name}` does, or point TIDEMARK_HOME to the lake where it was."
+            f"{pipeline_name}` does, or point TIDEMARK_HOME to the lake where it was.",
+            stream=pipeline_name,
         )
     command = ["tail", "-n", str(lines), *(["-F"] if follow else []), str(output)]
     try:

@@ -40,7 +40,7 @@ def up(
     if foreground:
         if len(wanted) != 1:
             raise SupervisorError(
-                f"--foreground supervises one pipeline, not {len(wanted)}; leave it out, or name one."
+                f"--foreground supervises one pipeline, not {len(wanted)}", "leave it out, or name one."
             )
         logging.getLogger("tidemark").setLevel(Settings().log_level)
         console.print(f"Ctrl-C ends {wanted[0].name} at the boundary of a batch.", highlight=False)

@@ -52,7 +52,9 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
     if chosen not in reads:
         raise DeclarationError(
             f"there is no {chosen!r} to show of view {operator.name!r} of {pipeline.name!r}; there are: "
-            f"{', '.join(reads)}."
+            f"{', '.join(reads)}.",
+            operator=operator.name,
+            choices=tuple(reads),
         )
     of_stream = chosen in OF_STREAM
     return f"{operator.reads[0].name if of_stream else f'{pipeline.name}/{operator.name}'}: {chosen}", reads[chosen]
@@ -69,7 +71,8 @@ def _subscriptions(spark: SparkSession, lake: Lake, receiver: Receiver) -> DataF
     uri = lake.table(receiver, SUBSCRIPTIONS)
     if not delta.exists(uri):
         raise OperatorError(
-            f"receiver {receiver.name!r} has asked for nothing yet; `tidemark receive` or `up` starts it."
+            f"receiver {receiver.name!r} has asked for nothing yet; `tidemark receive` or `up` starts it.",
+            receiver=receiver.name,
         )
     return delta.read(spark, uri).orderBy("first_seen")
 
@@ -78,7 +81,10 @@ def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFr
     _check_now(lake, delivery.name)
     uri = lake.table(delivery, DEAD)
     if not delta.exists(uri):
-        raise OperatorError(f"delivery {delivery.name!r} has no dead letters: no row was refused so far, or failed.")
+        raise OperatorError(
+            f"delivery {delivery.name!r} has no dead letters: no row was refused so far, or failed.",
+            delivery=delivery.name,
+        )
     return delta.read(spark, uri).orderBy("generation", "batch", "position")
 
 
@@ -87,8 +93,9 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: St
     readings = clock_history(read_batches(lake, stream))
     if not readings:
         raise LogError(
-            f"stream {stream.name!r} has no event log at {lake.log(stream)!r} yet; run `tidemark run "
-            f"{pipeline.name}` first, or point TIDEMARK_HOME to the lake that has it."
+            f"stream {stream.name!r} has no event log at {lake.log(stream)!r} yet",
+            f"run `tidemark run {pipeline.name}` first, or point TIDEMARK_HOME to the lake that has it.",
+            stream=stream.name,
         )
     views = [operator.name for operator in pipeline.operators_of(stream)]
     unknown = ", unknown_fields map<string, bigint>" if any(reading.unknown for reading in readings) else ""

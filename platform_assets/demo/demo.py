@@ -43,7 +43,8 @@ def run_demo(console: Console) -> Demonstrated:
     landing = lake.local(pipeline.stream.source.location(lake))
     if landing is None:
         raise PlatformError(
-            f"the demo feeds a folder of this machine, but TIDEMARK_HOME is {lake.root!r}; point it to a local folder."
+            f"the demo feeds a folder of this machine, but TIDEMARK_HOME is {lake.root!r}",
+            "point it to a local folder.",
         )
     seconds: dict[str, float] = {}
     runs: dict[str, str] = {}

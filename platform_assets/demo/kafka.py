@@ -62,8 +62,8 @@ def through_kafka(console: Console) -> Iterator[ThroughKafka]:
     folder = lake.local()
     if folder is None:
         raise PlatformError(
-            f"the demo keeps a broker and a database beside the lake, but TIDEMARK_HOME is {lake.root!r}; point it "
-            "to a local folder."
+            f"the demo keeps a broker and a database beside the lake, but TIDEMARK_HOME is {lake.root!r}",
+            "point it to a local folder.",
         )
     seconds: dict[str, float] = {}
     with ExitStack() as ending:

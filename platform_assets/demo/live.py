@@ -46,7 +46,8 @@ def run_live(console: Console, *, seconds_a_day: float, port: int) -> None:
     lake = Settings().lake
     if lake.local() is None:
         raise PlatformError(
-            f"the feed writes to a folder of this machine, but TIDEMARK_HOME is {lake.root!r}; point it to a local one."
+            f"the feed writes to a folder of this machine, but TIDEMARK_HOME is {lake.root!r}",
+            "point it to a local one.",
         )
     over = threading.Event()
     # A terminal that is closed ends all as Ctrl-C does.

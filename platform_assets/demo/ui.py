@@ -37,8 +37,8 @@ def dagster_dev(port: int) -> tuple[list[str], dict[str, str]]:
     with socket.socket() as probe:
         if probe.connect_ex((HOST, port)) == 0:
             raise InstanceError(
-                f"port {port} of {HOST} is taken, perhaps by another `tidemark ui`; stop that one, or choose another "
-                "with --port."
+                f"port {port} of {HOST} is taken, perhaps by another `tidemark ui`",
+                "stop that one, or choose another with --port.",
             )
     # Marks what a killed process left behind before the queue counts it.
     open_instance().dispose()

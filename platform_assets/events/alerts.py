@@ -122,7 +122,7 @@ def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
 
 
 def _not_sent(url: str, why: str) -> AlertNotSent:
-    return AlertNotSent(f"the alert was not sent: {host_of(url)} {why}; correct TIDEMARK_ALERTS_TO, or wait for it.")
+    return AlertNotSent(f"the alert was not sent: {host_of(url)} {why}", "correct TIDEMARK_ALERTS_TO, or wait for it.")
 
 
 def _severity(verdict: AlertStatus) -> dg.AssetCheckSeverity:

@@ -45,28 +45,34 @@ class Dimension:
         check_tuple(f"the key of {what}", self.key, str, 'a tuple of columns, such as key=("sensor",)')
         check_tuple(f"the expectations of {what}", self.expectations, Expectation, "a tuple, such as (always(...),)")
         if not self.key:
-            raise DeclarationError(f'{what} has no key; name the columns that tell its rows apart: key=("id",).')
+            raise DeclarationError(f"{what} has no key", 'name the columns that tell its rows apart: key=("id",).')
         if self.connection is not None:
             check_connection(what, self.connection)
             if self.place.count(".") > 1 or not all(self.place.split(".")):
-                raise DeclarationError(f"{what}: {self.place!r} names no table; write 'shops' or 'trade.shops'.")
+                raise DeclarationError(f"{what}: {self.place!r} names no table", "write 'shops' or 'trade.shops'.")
         needs = self.format in ("csv", "postgres")
         if needs != bool(self.columns):
             raise DeclarationError(
                 f"{what} at {self.place!r} {'needs' if needs else 'must not have'} columns: a CSV file does not know "
-                "its types, of Postgres those that are named are read, Parquet and Delta know theirs. Write them as "
-                "columns='id string, name string'."
+                "its types, of Postgres those that are named are read, Parquet and Delta know theirs.",
+                "Write them as columns='id string, name string'.",
             )
         for column in self.declared:
             if column.type not in _IN_CSV and not re.fullmatch(r"decimal\(\d+, ?\d+\)", column.type):
                 raise DeclarationError(
-                    f"column {column.name!r} has type {column.type!r}, which a CSV file cannot carry here; use "
-                    f"{', '.join(_IN_CSV)} or decimal(p, s)."
+                    f"column {column.name!r} has type {column.type!r}, which a CSV file cannot carry here",
+                    f"use {', '.join(_IN_CSV)} or decimal(p, s).",
+                    column=column.name,
+                    choices=tuple(_IN_CSV),
                 )
         names = [column.name for column in self.declared]
         unknown = [name for name in self.key if names and name not in names]
         if unknown:
-            raise DeclarationError(f"{what} has no column {unknown[0]!r} for its key; it has: {', '.join(names)}.")
+            raise DeclarationError(
+                f"{what} has no column {unknown[0]!r} for its key; it has: {', '.join(names)}.",
+                column=unknown[0],
+                choices=tuple(names),
+            )
 
     @property
     def format(self) -> Format:

@@ -43,7 +43,8 @@ def land_dimension(lake: Lake, dimension: Dimension) -> Pin:
     if content is None:
         raise DimensionError(
             f"dimension {dimension.name!r} has no {'Delta table' if dimension.format == 'delta' else 'file'} at "
-            f"{lake.path(dimension.place)!r}; put one there, or correct its place."
+            f"{lake.path(dimension.place)!r}",
+            "put one there, or correct its place.",
         )
     uri = _table(lake, dimension)
     version = write_rows(
@@ -114,8 +115,9 @@ def _rows(dimension: Dimension, content: bytes) -> pa.Table:
         return _checked(dimension, parsed)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise DimensionError(
-            f"{dimension.place!r} is not what dimension {dimension.name!r} declares: {error}. Correct it or the "
-            "declaration; nothing is published until then."
+            f"{dimension.place!r} is not what dimension {dimension.name!r} declares: {error}.",
+            "Correct it or the declaration; nothing is published until then.",
+            value=dimension.place,
         ) from error
 
 

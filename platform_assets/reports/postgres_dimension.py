@@ -43,8 +43,9 @@ def copied(dimension: Dimension) -> bytes:
     except psycopg.Error as error:
         reason = (str(error.diag.message_primary or error).strip().splitlines() or [type(error).__name__])[0]
         raise DimensionError(
-            f"dimension {dimension.name!r} cannot be read from the table {dimension.place!r} of Postgres: {reason}. "
-            "Correct the declaration, or let its user read the table; nothing is published until then."
+            f"dimension {dimension.name!r} cannot be read from the table {dimension.place!r} of Postgres: {reason}.",
+            "Correct the declaration, or let its user read the table; nothing is published until then.",
+            table=dimension.place,
         ) from error
 
 

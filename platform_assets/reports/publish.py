@@ -108,8 +108,9 @@ def publish(
     tables = {name: frame.toArrow() for name, frame in frames.items()}
     if not tables[report.name].num_rows:
         raise NothingToReport(
-            f"report {report.name!r} has no rows at versions {pins.versions()}: no window is closed yet. Bring more "
-            f"data, or close what is open with `tidemark run {report.pipeline.name} --end-of-input`."
+            f"report {report.name!r} has no rows at versions {pins.versions()}: no window is closed yet.",
+            f"Bring more data, or close what is open with `tidemark run {report.pipeline.name} --end-of-input`.",
+            report=report.name,
         )
     verdicts = _judge_sections(lake, report, sources, tables, run_id, now)
     chart = None if report.chart is None else f"{report.name}.png"

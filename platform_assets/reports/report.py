@@ -45,7 +45,9 @@ class Section:
         check_tuple(what, self.files, str, 'a tuple, such as files=("csv", "html")')
         unknown = [format for format in self.files if format not in FORMATS]
         if unknown:
-            raise DeclarationError(f"{what} have {unknown[0]!r}; there are: {', '.join(FORMATS)}.")
+            raise DeclarationError(
+                f"{what} have {unknown[0]!r}; there are: {', '.join(FORMATS)}.", choices=tuple(FORMATS)
+            )
         of = f"decimals of section {self.table!r}"
         check_mapping(of, self.decimals, int, 'a dict from column to digits after the point, such as {"rate": 2}')
         for column, digits in self.decimals.items():
@@ -80,12 +82,17 @@ class Report:
             names = [operator.name for operator in operators] + [stream.name for stream in streams]
             raise DeclarationError(
                 f"report {self.name!r} reads {getattr(unknown[0], 'name', unknown[0])!r}, which pipeline "
-                f"{self.pipeline.name!r} does not have as it is declared there; it has: {', '.join(names)}."
+                f"{self.pipeline.name!r} does not have as it is declared there; it has: {', '.join(names)}.",
+                report=self.name,
+                pipeline=self.pipeline.name,
+                choices=tuple(names),
             )
         names = [dimension.name for dimension in self.dimensions]
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
-            raise DeclarationError(f"report {self.name!r} has two dimensions {repeated[0]!r}; rename one.")
+            raise DeclarationError(
+                f"report {self.name!r} has two dimensions {repeated[0]!r}", "rename one.", report=self.name
+            )
 
     @property
     def operators(self) -> tuple[Operator, ...]:

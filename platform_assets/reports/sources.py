@@ -102,7 +102,8 @@ class Sources:
         if name not in self.dimensions:
             declared = ", ".join(self.dimensions) or "none"
             raise DimensionError(
-                f"the report has no dimension {name!r}, it has: {declared}. Declare it: Report(..., dimensions=(...,))."
+                f"the report has no dimension {name!r}, it has: {declared}.",
+                "Declare it: Report(..., dimensions=(...,)).",
             )
         return self.dimensions[name].read(self.spark)
 
@@ -145,7 +146,8 @@ class Sources:
         if self.reads and read not in declared:
             raise DeclarationError(
                 f"the report reads {read.name!r} and declares that it reads only "
-                f"{', '.join(repr(each.name) for each in self.reads)}; add it: Report(..., reads=(...,))."
+                f"{', '.join(repr(each.name) for each in self.reads)}",
+                "add it: Report(..., reads=(...,)).",
             )
 
     def _version(self, role: str) -> int:
@@ -159,8 +161,10 @@ class Sources:
         pin = self.pins.pin(role)
         if pin is None:
             raise NotBuiltYet(
-                f"{role!r} of pipeline {self.pipeline.name!r} has no table yet; run "
-                f"`tidemark run {self.pipeline.name}` until it has rows, then publish again."
+                f"{role!r} of pipeline {self.pipeline.name!r} has no table yet",
+                f"run `tidemark run {self.pipeline.name}` until it has rows, then publish again.",
+                value=role,
+                pipeline=self.pipeline.name,
             )
         return pin
 

@@ -52,7 +52,7 @@ def _add(file: Path, kind: Literal["view", "delivery"], name: str, needs: tuple[
     tree = ast.parse(source)
     bound = _bound(tree)
     if name in bound:
-        raise DeclarationError(f"{str(file)!r} has a {name!r} already; choose another name.")
+        raise DeclarationError(f"{str(file)!r} has a {name!r} already", "choose another name.", value=str(file))
     assignment, call = _pipeline_of(tree)
     given = {} if call is None else {keyword.arg: keyword.value for keyword in call.keywords}
     stream, views, held = given.get("stream"), given.get("views"), given.get(_GIVEN_AS[kind])
@@ -61,7 +61,9 @@ def _add(file: Path, kind: Literal["view", "delivery"], name: str, needs: tuple[
         own = filled(kind, name=name, stream="...", **values)
         raise DeclarationError(
             f"{str(file)!r} does not declare its pipeline as `pipeline = Pipeline(stream=..., views=(...))`, so nobody "
-            f"can say where a {kind} goes. Write it there yourself:\n\n{own}"
+            f"can say where a {kind} goes.",
+            f"Write it there yourself:\n\n{own}",
+            value=str(file),
         )
     declared = filled(kind, name=name, stream=ast.unparse(stream), **values)
     text = _Text(source)

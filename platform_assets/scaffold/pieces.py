@@ -54,7 +54,9 @@ def write_report(folder: Path, name: str, pipeline: Pipeline, module: str) -> li
     check_name("report", name)
     if not pipeline.views:
         raise DeclarationError(
-            f"pipeline {pipeline.name!r} has no view to report on; add one with `tidemark new view NAME`."
+            f"pipeline {pipeline.name!r} has no view to report on",
+            "add one with `tidemark new view NAME`.",
+            pipeline=pipeline.name,
         )
     view = pipeline.views[0]
     columns = (*view.identity, *view.aggregates)
@@ -81,8 +83,9 @@ def _written(texts: Mapping[Path, str], name: str) -> list[Path]:
     for target in texts:
         if target.exists():
             raise DeclarationError(
-                f"{str(target)!r} exists already and is left as it is; choose another name than {name!r}, or move "
-                "the file away."
+                f"{str(target)!r} exists already and is left as it is",
+                f"choose another name than {name!r}, or move the file away.",
+                value=str(target),
             )
     for target, text in texts.items():
         target.parent.mkdir(parents=True, exist_ok=True)

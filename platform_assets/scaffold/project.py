@@ -22,7 +22,9 @@ def write_project(folder: Path, package: str) -> list[Path]:
     """
     check_name("package", package)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DeclarationError(f"{str(folder)!r} is there already and not empty; choose another folder with --folder.")
+        raise DeclarationError(
+            f"{str(folder)!r} is there already and not empty", "choose another folder with --folder.", value=str(folder)
+        )
     root = files(__package__) / "project"
     return sorted(_written(root, folder, package))
 

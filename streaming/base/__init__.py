@@ -22,6 +22,7 @@ from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
     AccessError,
     BadExpression,
+    BadInterval,
     BadName,
     ChangedDeclaration,
     CheckpointError,

@@ -44,12 +44,18 @@ class Access:
             check_type(f"{name} of {self.of}", getattr(self, name), (str, type(None)), advice)
         if self.token is None and not is_loopback(self.host):
             raise DeclarationError(
-                f"host={self.host!r} of {self.of} lets in anybody who reaches this machine; name a variable of the "
-                "environment that holds what clients must say, token='NAME_OF_A_VARIABLE', or listen on '127.0.0.1'."
+                f"host={self.host!r} of {self.of} lets in anybody who reaches this machine",
+                "name a variable of the "
+                "environment that holds what clients must say, token='NAME_OF_A_VARIABLE', or listen on '127.0.0.1'.",
+                field="host",
+                value=self.host,
             )
         if self.key is not None and self.certificate is None:
             raise DeclarationError(
-                f"key={self.key!r} of {self.of} encrypts nothing without a certificate; name that too, or leave it out."
+                f"key={self.key!r} of {self.of} encrypts nothing without a certificate",
+                "name that too, or leave it out.",
+                field="key",
+                value=self.key,
             )
 
     @property
@@ -67,7 +73,7 @@ class Access:
             return None
         value = os.environ.get(self.token)
         if not value:
-            raise AccessError(f"{self.of} needs {self.token} in the environment, which is not set; set it.")
+            raise AccessError(f"{self.of} needs {self.token} in the environment, which is not set", "set it.")
         return value.encode()
 
     def encryption(self) -> ssl.SSLContext | None:
@@ -86,8 +92,10 @@ class Access:
             context.load_cert_chain(self.certificate, self.key, password="")
         except (OSError, ValueError) as error:
             raise AccessError(
-                f"certificate={self.certificate!r} and key={self.key!r} of {self.of} cannot be used ({error}); name "
-                "PEM files of a certificate and of its key, without a password."
+                f"certificate={self.certificate!r} and key={self.key!r} of {self.of} cannot be used ({error})",
+                "name PEM files of a certificate and of its key, without a password.",
+                field="certificate",
+                value=self.certificate,
             ) from error
         return context
 

@@ -17,16 +17,16 @@ from streaming.base.frozen_mapping import FrozenMapping
 class Facts(TypedDict, total=False):
     """The facts that any error may have, by the names under which it has them as attributes."""
 
-    pipeline: str
-    stream: str
-    operator: str
-    delivery: str
-    receiver: str
-    report: str
-    savepoint: str
+    pipeline: str | None
+    stream: str | None
+    operator: str | None
+    delivery: str | None
+    receiver: str | None
+    report: str | None
+    savepoint: str | None
     table: str
     """The address of the table, in the lake or in a target."""
-    column: str
+    column: str | None
     batch: int
     field: str
     """The field, argument, option or variable that has a wrong value."""
@@ -126,6 +126,12 @@ class BadName(DeclarationError):
     """A `value` cannot be a name, or is a name that is taken."""
 
     code = "declaration.name"
+
+
+class BadInterval(DeclarationError):
+    """A `value` is no length of time that can be meant."""
+
+    code = "declaration.interval"
 
 
 class BadExpression(DeclarationError):

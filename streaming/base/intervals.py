@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import BadInterval
 
 _UNITS = {
     "millisecond": timedelta(milliseconds=1),
@@ -39,24 +39,27 @@ def interval(text: str) -> timedelta:
     """The length of `text`, such as `15 minutes` or `1 hour 30 minutes`; never negative.
 
     Raises:
-        DeclarationError: `text` is not a sequence of `<number> <unit>`, or longer than 9999 years.
+        BadInterval: `text` is not a sequence of `<number> <unit>`, or longer than 9999 years.
     """
     if not isinstance(text, str):
-        raise DeclarationError(f"{text!r} is not an interval; write it as text, such as '15 minutes'.")
+        raise BadInterval(f"{text!r} is not an interval", "write it as text, such as '15 minutes'.", value=text)
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", text.strip().lower())
     rebuilt = re.sub(r"(\d+)\s*([a-z]+?)s?\b", "", text.strip().lower()).strip()
     if not parts or rebuilt or any(unit not in _UNITS for _, unit in parts):
         negative = "" if "-" not in text else (" A length is never negative; only the offset of a window may be.")
-        raise DeclarationError(
-            f"{text!r} is not an interval; write a whole number and a unit, such as '15 minutes'. "
-            f"Units: {', '.join(_UNITS)} (or their plurals).{negative}"
+        raise BadInterval(
+            f"{text!r} is not an interval",
+            f"write a whole number and a unit, such as '15 minutes'. "
+            f"Units: {', '.join(_UNITS)} (or their plurals).{negative}",
+            value=text,
         )
     try:
         return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
     except OverflowError as error:
-        raise DeclarationError(
-            f"{text!r} is longer than all time from the year 1 to 9999; write a length that can be meant, such as "
-            "'36500 days'."
+        raise BadInterval(
+            f"{text!r} is longer than all time from the year 1 to 9999",
+            "write a length that can be meant, such as '36500 days'.",
+            value=text,
         ) from error
 
 
@@ -64,7 +67,7 @@ def signed_interval(text: str) -> timedelta:
     """The length of `text`, below zero where it begins with a minus, such as `-15 minutes`.
 
     Raises:
-        DeclarationError: what follows the sign is no interval.
+        BadInterval: what follows the sign is no interval.
     """
     if isinstance(text, str) and text.strip().startswith("-"):
         return -interval(text.strip()[1:])

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import BadExpression, UnknownColumn
 
 PARSER_ERRORS = (SqlglotError, LookupError, RecursionError, ValueError, ArithmeticError, TypeError, AttributeError)
 """The errors that the parser raises for text that is no SQL: for most of it its own, for some those of Python."""
@@ -37,10 +37,12 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
     """The columns that `ddl` declares, such as `id string not null, ts timestamp`.
 
     Raises:
-        DeclarationError: `ddl` is not a list of `<name> <type>`, or repeats a name.
+        BadExpression: `ddl` is not a list of `<name> <type>`, or repeats a name.
     """
     if not isinstance(ddl, str):
-        raise DeclarationError(f"the schema is {ddl!r}, a {type(ddl).__name__}; write it as text, such as 'id string'.")
+        raise BadExpression(
+            f"the schema is {ddl!r}, a {type(ddl).__name__}", "write it as text, such as 'id string'.", value=ddl
+        )
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
     except PARSER_ERRORS as error:
@@ -67,9 +69,10 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
     names = [column.name.lower() for column in columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if not columns or repeated:
-        raise DeclarationError(
-            f"the schema {ddl!r} {'repeats ' + ', '.join(repeated) if repeated else 'declares no column'}; "
-            "write each column once as '<name> <type>', separated by commas."
+        raise BadExpression(
+            f"the schema {ddl!r} {'repeats ' + ', '.join(repeated) if repeated else 'declares no column'}",
+            "write each column once as '<name> <type>', separated by commas.",
+            value=ddl,
         )
     return columns
 
@@ -84,38 +87,45 @@ def _check_definitions(ddl: str, table: exp.Expr) -> None:
     entries = table.this.expressions if isinstance(table.this, exp.Schema) else []
     for entry in entries:
         if not isinstance(entry, exp.ColumnDef) or entry.kind is None or not isinstance(entry.this, exp.Identifier):
-            raise DeclarationError(
-                f"the schema {ddl!r} has {entry.sql('spark')!r}, which is no column with a type; write each column as "
-                f"'<name> <type>', such as '{entry.name or 'id'} string'."
+            raise BadExpression(
+                f"the schema {ddl!r} has {entry.sql('spark')!r}, which is no column with a type",
+                f"write each column as '<name> <type>', such as '{entry.name or 'id'} string'.",
+                value=ddl,
             )
         for constraint in entry.constraints:
             if not isinstance(constraint.kind, (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)):
-                raise DeclarationError(
+                raise BadExpression(
                     f"the schema {ddl!r} has {constraint.sql('spark')!r} at column {entry.name!r}, which nothing would "
-                    "follow; leave it out, and write a rule for what must hold. Only NOT NULL and COMMENT may stand "
-                    "behind a type."
+                    "follow",
+                    "leave it out, and write a rule for what must hold. Only NOT NULL and COMMENT may stand "
+                    "behind a type.",
+                    column=entry.name,
                 )
     if table.args.get("properties") is not None:
-        raise DeclarationError(f"the schema {ddl!r} goes on behind its columns; write no more than them.")
+        raise BadExpression(f"the schema {ddl!r} goes on behind its columns", "write no more than them.", value=ddl)
 
 
 def names_in(expression: str) -> frozenset[str]:
     """The top-level columns that the SQL `expression` reads.
 
     Raises:
-        DeclarationError: `expression` is not one SQL expression.
+        BadExpression: `expression` is not one SQL expression.
     """
     if not isinstance(expression, str):
-        raise DeclarationError(
-            f"{expression!r} is a {type(expression).__name__}; write Spark SQL as text, such as 'amount > 0'."
+        raise BadExpression(
+            f"{expression!r} is a {type(expression).__name__}",
+            "write Spark SQL as text, such as 'amount > 0'.",
+            value=expression,
         )
     try:
         trees = sqlglot.parse(expression, dialect="spark")
     except PARSER_ERRORS as error:
         raise _unreadable("expression", expression, error) from error
     if len(trees) != 1 or trees[0] is None:
-        raise DeclarationError(
-            f"{expression!r} is {'no' if trees == [None] else 'more than one'} expression; write one, as Spark SQL."
+        raise BadExpression(
+            f"{expression!r} is {'no' if trees == [None] else 'more than one'} expression",
+            "write one, as Spark SQL.",
+            value=expression,
         )
     return frozenset(column.parts[0].name for column in trees[0].find_all(exp.Column))
 
@@ -136,17 +146,22 @@ def check_names(what: str, expression: str, valid: tuple[str, ...]) -> None:
     """Refuse an `expression` of `what` that reads a column not in `valid`.
 
     Raises:
-        DeclarationError: it names an unknown column, or is not SQL.
+        UnknownColumn: with those there are.
+        BadExpression: it is not SQL.
     """
     unknown = sorted(names_in(expression) - set(valid))
     if unknown:
-        raise DeclarationError(
+        raise UnknownColumn(
             f"{what} reads unknown column {', '.join(map(repr, unknown))} in {expression!r}. "
-            f"Columns there are: {', '.join(valid)}. Correct the name, or declare the column."
+            f"Columns there are: {', '.join(valid)}.",
+            "Correct the name, or declare the column.",
+            column=unknown[0],
+            value=expression,
+            choices=tuple(valid),
         )
 
 
-def _unreadable(kind: str, text: str, error: Exception) -> DeclarationError:
+def _unreadable(kind: str, text: str, error: Exception) -> BadExpression:
     told = "it is nested too deeply" if isinstance(error, RecursionError) else "not SQL"
     detail = "; ".join(str(entry.get("description")) for entry in getattr(error, "errors", [])) or told
-    return DeclarationError(f"cannot read the {kind} {text!r}: {detail}. Write it as Spark SQL.")
+    return BadExpression(f"cannot read the {kind} {text!r}: {detail}.", "Write it as Spark SQL.", value=text)

@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.schema import MappingSchema
 
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import BadExpression
 from streaming.base.sql import check_names
 
 Types = Mapping[str, str | None]
@@ -55,14 +55,15 @@ def check_value(what: str, expression: object, types: Types) -> str | None:
     """Refuse an `expression` of `what` that is no value of a row; returns its Spark type, None where it is not known.
 
     Raises:
-        DeclarationError: it is no SQL text, names an unknown column or function, or aggregates.
+        BadExpression: it is no SQL text, names an unknown column or function, or aggregates.
     """
     tree = _read(what, expression, types)
     aggregate = tree.find(exp.AggFunc)
     if aggregate is not None and tree.find(exp.Query, exp.Window) is None:
-        raise DeclarationError(
-            f"{what} is {expression!r}, which takes many rows together ({aggregate.sql('spark')}); write an expression "
-            "over the columns of one row, and aggregate in a view."
+        raise BadExpression(
+            f"{what} is {expression!r}, which takes many rows together ({aggregate.sql('spark')})",
+            "write an expression over the columns of one row, and aggregate in a view.",
+            value=expression,
         )
     type_ = _type(tree, types)
     return None if type_ is None or _kind(type_) is None else type_.sql("spark").lower()
@@ -72,7 +73,7 @@ def check_condition(what: str, expression: object, types: Types) -> None:
     """Refuse an `expression` of `what` that is true or false of no row.
 
     Raises:
-        DeclarationError: as `check_value`, or its type is known and not boolean.
+        BadExpression: as `check_value`, or its type is known and not boolean.
     """
     check_kind(what, expression, types, "boolean", f"a condition, such as '{expression} is not null'")
 
@@ -81,13 +82,13 @@ def check_kind(what: str, expression: object, types: Types, kind: str, advice: s
     """Refuse an `expression` of `what` that is of another kind (such as `boolean`) for certain.
 
     Raises:
-        DeclarationError: as `check_value`, or its type is known and of another kind.
+        BadExpression: as `check_value`, or its type is known and of another kind.
     """
     check_value(what, expression, types)
     type_ = _type(_read(what, expression, types), types)
     other = None if type_ is None else _kind(type_)
     if other not in (None, kind):
-        raise DeclarationError(f"{what} is {expression!r}, a {other} and no {kind}; write {advice}.")
+        raise BadExpression(f"{what} is {expression!r}, a {other} and no {kind}", f"write {advice}.", value=expression)
 
 
 def kind_of(type_: str | None) -> Kind | None:
@@ -102,15 +103,16 @@ def check_aggregate(what: str, expression: object, types: Types) -> None:
     """Refuse an `expression` of `what` that does not make one value of many rows.
 
     Raises:
-        DeclarationError: it is no SQL text, names an unknown column or function, counts by what is no condition, or
+        BadExpression: it is no SQL text, names an unknown column or function, counts by what is no condition, or
             has nothing that aggregates.
     """
     tree = _read(what, expression, types)
     functions = tree.find_all(exp.Func, exp.SubqueryPredicate)
     if all(isinstance(node, _OF_ONE_ROW) and not isinstance(node, exp.AggFunc) for node in functions):
-        raise DeclarationError(
-            f"{what} is {expression!r}, which is a value of each row and none of them all; say how to aggregate, such "
-            f"as agg.sum({expression!r})."
+        raise BadExpression(
+            f"{what} is {expression!r}, which is a value of each row and none of them all",
+            f"say how to aggregate, such as agg.sum({expression!r}).",
+            value=expression,
         )
     for counted in tree.find_all(exp.CountIf):
         check_condition(f"the condition that {what} counts", counted.this.sql("spark"), types)
@@ -118,8 +120,10 @@ def check_aggregate(what: str, expression: object, types: Types) -> None:
 
 def _read(what: str, expression: object, types: Types) -> exp.Expr:
     if not isinstance(expression, str):
-        raise DeclarationError(
-            f"{what} is {expression!r}, a {type(expression).__name__}; write Spark SQL as text, such as 'amount > 0'."
+        raise BadExpression(
+            f"{what} is {expression!r}, a {type(expression).__name__}",
+            "write Spark SQL as text, such as 'amount > 0'.",
+            value=expression,
         )
     check_names(what, expression, tuple(types))
     tree = sqlglot.parse_one(expression, dialect="spark")
@@ -129,7 +133,7 @@ def _read(what: str, expression: object, types: Types) -> exp.Expr:
             continue
         near = difflib.get_close_matches(name, {*_ONLY_IN_SQL, *dir(F)}, 3)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise DeclarationError(
+        raise BadExpression(
             f"{what} calls {name}() in {expression!r}, which is no function of Spark SQL; {hint}Correct the name, or "
             "compute it with functions that there are."
         )

@@ -200,8 +200,10 @@ class Clock:
         for name, length in (("idle_after", self.idle_after), ("heartbeat_after", self.heartbeat_after)):
             if length is not None and not interval(length):
                 raise DeclarationError(
-                    f"{name}={length!r} would call every source silent at once; give it a length, such as "
-                    f"'2 minutes', or leave {name} out."
+                    f"{name}={length!r} would call every source silent at once",
+                    f"give it a length, such as '2 minutes', or leave {name} out.",
+                    field=name,
+                    value=length,
                 )
 
     @property

@@ -167,7 +167,9 @@ def percentile(value: str, share: float) -> Aggregate:
         DeclarationError: `share` is not between 0 and 1.
     """
     if not 0 <= share <= 1:
-        raise DeclarationError(f"a percentile of {share!r} does not exist; give a share between 0 and 1, such as 0.95.")
+        raise DeclarationError(
+            f"a percentile of {share!r} does not exist", "give a share between 0 and 1, such as 0.95."
+        )
     sql, takes = f"percentile({value}, {share!r})", ((value, _MEASURES),)
     return Aggregate(sql, f"percentile {share:g} of {value}", rounding=_EXACT, takes=takes)
 

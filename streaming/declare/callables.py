@@ -16,14 +16,14 @@ def check_callable(what: str, function: object) -> None:
         DeclarationError: with what to write.
     """
     if not callable(function):
-        raise DeclarationError(f"{what} is {function!r}, which cannot be called; give it a function.")
+        raise DeclarationError(f"{what} is {function!r}, which cannot be called", "give it a function.")
     try:
         pickle.dumps(function)
         hash(function)
     except Exception as error:
         raise DeclarationError(
-            f"{what} is {function!r}, which Spark's workers cannot find by its name ({error}); write it as a function "
-            "of a module, with `def`."
+            f"{what} is {function!r}, which Spark's workers cannot find by its name ({error})",
+            "write it as a function of a module, with `def`.",
         ) from error
 
 

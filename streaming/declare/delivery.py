@@ -67,11 +67,17 @@ class Delivery:
             others = [f"a {other}" for other, offered in OFFERS.items() if other != kind and self.what in offered]
             hint = f" Of {' or '.join(others)} it can be." if others else ""
             raise DeclarationError(
-                f"what={self.what!r} {named} is nothing that a {kind} has; use {', '.join(map(repr, valid))}.{hint}"
+                f"what={self.what!r} {named} is nothing that a {kind} has",
+                f"use {', '.join(map(repr, valid))}.{hint}",
+                field="what",
+                value=self.what,
+                choices=tuple(valid),
             )
         self._check_output()
         if self.batch is not None and self.batch < 1:
-            raise DeclarationError(f"batch={self.batch!r} {named} delivers nothing; use 1 or more.")
+            raise DeclarationError(
+                f"batch={self.batch!r} {named} delivers nothing", "use 1 or more.", field="batch", value=self.batch
+            )
         if self.every is not None:
             interval(self.every)
         if self.guarantee is None:
@@ -79,8 +85,11 @@ class Delivery:
         if self.guarantee == "exactly once" and self.to.guarantee != "exactly once":
             raise DeclarationError(
                 f"guarantee={self.guarantee!r} {named} is more than {type(self.to).__name__} can promise, which is "
-                f"{self.to.guarantee!r}: a batch may come twice, under one key. Use a transactional or idempotent "
-                "target, or leave the guarantee out and let whoever reads drop what it has."
+                f"{self.to.guarantee!r}: a batch may come twice, under one key.",
+                "Use a transactional or idempotent "
+                "target, or leave the guarantee out and let whoever reads drop what it has.",
+                field="guarantee",
+                value=self.guarantee,
             )
         self._check_select()
         self._check_key()
@@ -91,13 +100,18 @@ class Delivery:
         if self.output and self.output not in outputs:
             raise DeclarationError(
                 f"output={self.output!r} of delivery {self.name!r} is no side output of {self.of.name!r}, which has: "
-                f"{', '.join(outputs) or 'none'}. Correct it, or leave it out."
+                f"{', '.join(outputs) or 'none'}.",
+                "Correct it, or leave it out.",
+                field="output",
+                value=self.output,
+                delivery=self.name,
+                choices=tuple(outputs),
             )
 
     def _check_select(self) -> None:
         named = f"of delivery {self.name!r}"
         if self.select is not None and not self.select:
-            raise DeclarationError(f"select {named} names no column; leave it out to deliver all.")
+            raise DeclarationError(f"select {named} names no column", "leave it out to deliver all.")
         for name in self.select or ():
             check_not_reserved(name)
         readable = self.readable
@@ -112,24 +126,30 @@ class Delivery:
         for name in key:
             if name not in self.selected:
                 raise DeclarationError(
-                    f"key {name!r} {named} is not delivered; columns are: {', '.join(self.selected)}. Select it, or "
-                    "correct the key."
+                    f"key {name!r} {named} is not delivered; columns are: {', '.join(self.selected)}.",
+                    "Select it, or correct the key.",
+                    choices=tuple(self.selected),
                 )
         if self.what == "current" and not self.to.takes_changes:
             raise DeclarationError(
-                f"what='current' {named} sends upserts and deletes, which {type(self.to).__name__} cannot take; use "
-                "'first', or a target that keeps keys."
+                f"what='current' {named} sends upserts and deletes, which {type(self.to).__name__} cannot take",
+                "use 'first', or a target that keeps keys.",
             )
         for name in self.to.reads:
             if name not in self.selected:
                 raise DeclarationError(
                     f"column {name!r}, which {type(self.to).__name__} {named} needs, is not delivered; columns are: "
-                    f"{', '.join(self.selected)}. Select it, or correct the target."
+                    f"{', '.join(self.selected)}.",
+                    "Select it, or correct the target.",
+                    column=name,
+                    choices=tuple(self.selected),
                 )
         if key and self.what != "current" and not self.to.keeps_keys:
             raise DeclarationError(
-                f"key={key!r} {named} asks {type(self.to).__name__} to keep one row per key, which it cannot; leave it "
-                "out, or deliver what='current', whose rows carry key and revision."
+                f"key={key!r} {named} asks {type(self.to).__name__} to keep one row per key, which it cannot",
+                "leave it out, or deliver what='current', whose rows carry key and revision.",
+                field="key",
+                value=key,
             )
 
     @property

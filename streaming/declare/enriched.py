@@ -210,26 +210,33 @@ def _check_answers(name: str, result: Mapping[str, str], default: Mapping[str, o
         DeclarationError: with the columns that there are.
     """
     if not result:
-        raise DeclarationError(f"result of enrichment {name!r} is empty; write what a call answers with.")
+        raise DeclarationError(
+            f"result of enrichment {name!r} is empty", "write what a call answers with.", operator=name
+        )
     for column in result:
         check_column_name(column)
     schema = _answer_schema(result)
     if unknown := [column for column in default if column not in result]:
         raise DeclarationError(
             f"default of enrichment {name!r} has {', '.join(map(repr, unknown))}, which no call answers with; columns "
-            f"of the result are: {', '.join(result)}."
+            f"of the result are: {', '.join(result)}.",
+            operator=name,
+            choices=tuple(result),
         )
     for column, value in default.items():
         try:
             encoder(schema.field(column).type)(value)
         except ValueError as error:
             raise DeclarationError(
-                f"default of enrichment {name!r} has {value!r} for {column!r}, which is a {result[column]}: {error}; "
-                "correct it."
+                f"default of enrichment {name!r} has {value!r} for {column!r}, which is a {result[column]}: {error}",
+                "correct it.",
+                operator=name,
             ) from error
     if on_failure == "default" and not default:
         raise DeclarationError(
-            f"on_failure='default' of enrichment {name!r} needs one; write default={{{next(iter(result))!r}: ...}}."
+            f"on_failure='default' of enrichment {name!r} needs one",
+            f"write default={{{next(iter(result))!r}: ...}}.",
+            operator=name,
         )
 
 
@@ -251,8 +258,11 @@ def _check_asked_by(name: str, key: tuple[str, ...], types: Types, cache: str | 
     check_keys_are_exact(f"key of enrichment {name!r}", key, types)
     if cache is not None and not key:
         raise DeclarationError(
-            f"cache={cache!r} of enrichment {name!r} keeps answers for a key, and there is none; name the columns that "
-            "an answer follows from, such as key=('id',)."
+            f"cache={cache!r} of enrichment {name!r} keeps answers for a key, and there is none",
+            "name the columns that an answer follows from, such as key=('id',).",
+            field="cache",
+            value=cache,
+            operator=name,
         )
 
 
@@ -266,8 +276,9 @@ def _check_names_free(name: str, selected: Mapping[str, object], added: Mapping[
     for column in selected:
         if column.lower() in taken:
             raise DeclarationError(
-                f"select of enrichment {name!r} has {column!r}, which is also a column of {taken[column.lower()]}; "
-                f"select it under another name, such as select={{'its_{column}': '{column}'}}."
+                f"select of enrichment {name!r} has {column!r}, which is also a column of {taken[column.lower()]}",
+                f"select it under another name, such as select={{'its_{column}': '{column}'}}.",
+                operator=name,
             )
 
 

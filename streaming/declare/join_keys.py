@@ -31,11 +31,11 @@ def keys_of(of: str, on: tuple[str, ...] | Mapping[str, str]) -> FrozenMapping[s
     else:
         keys = {name.strip("`"): name.strip("`") for name in on}
         if len(keys) < len(on):
-            raise DeclarationError(f"on={on!r} {of} repeats a key; name each once.")
+            raise DeclarationError(f"on={on!r} {of} repeats a key", "name each once.", field="on", value=on)
     if not keys:
         raise DeclarationError(
-            f"on {of} names no key, so that every row would meet every other one; write {_WRITE}. Where all rows "
-            "belong together, derive a column that is the same in all of them."
+            f"on {of} names no key, so that every row would meet every other one",
+            f"write {_WRITE}. Where all rows belong together, derive a column that is the same in all of them.",
         )
     return FrozenMapping(keys)
 
@@ -51,16 +51,22 @@ def check_keys_there(of: str, keys: Mapping[str, str], left: Stream, right: Stre
             if name not in stream.columns:
                 raise DeclarationError(
                     f"key {name!r} {of} is no column of its {side} stream {stream.name!r}, which has "
-                    f"{', '.join(stream.columns)}. Correct the name, or map the left one's to the right one's."
+                    f"{', '.join(stream.columns)}.",
+                    "Correct the name, or map the left one's to the right one's.",
+                    stream=stream.name,
+                    choices=tuple(stream.columns),
                 )
         if len(set(names)) < len(names):
-            raise DeclarationError(f"on {of} names a key of its {side} stream {stream.name!r} twice; name each once.")
+            raise DeclarationError(
+                f"on {of} names a key of its {side} stream {stream.name!r} twice", "name each once.", stream=stream.name
+            )
     for own, other in keys.items():
         kinds = (kind_of(left.types[own]), kind_of(right.types[other]))
         if "map" in kinds or (None not in kinds and kinds[0] != kinds[1]):
             raise DeclarationError(
                 f"key {own!r} {of} is of type {left.types[own]} in {left.name!r}, and {other!r} of type "
-                f"{right.types[other]} in {right.name!r}, which cannot be compared; derive a column of the same type."
+                f"{right.types[other]} in {right.name!r}, which cannot be compared",
+                "derive a column of the same type.",
             )
 
 
@@ -80,7 +86,8 @@ def check_keys_meet_exactly(of: str, keys: Mapping[str, str], left: Stream, righ
             continue
         raise DeclarationError(
             f"key {own!r} {of} is of type {types[0]} in {left.name!r}, and {other!r} of type {types[1]} in "
-            f"{right.name!r}; Spark would compare them {how}. Derive a column of the same type."
+            f"{right.name!r}; Spark would compare them {how}.",
+            "Derive a column of the same type.",
         )
 
 

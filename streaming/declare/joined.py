@@ -218,7 +218,9 @@ def _check_sides(name: str, left: Stream, right: Stream) -> None:
         DeclarationError: they differ, so that it is not one stream joined with itself.
     """
     if left.name == right.name and left != right:
-        raise DeclarationError(f"join {name!r} reads two streams that are called {left.name!r}; rename one of them.")
+        raise DeclarationError(
+            f"join {name!r} reads two streams that are called {left.name!r}", "rename one of them.", operator=name
+        )
 
 
 def _check_between(name: str, between: tuple[str, ...]) -> None:
@@ -228,12 +230,17 @@ def _check_between(name: str, between: tuple[str, ...]) -> None:
         DeclarationError: with what to write.
     """
     if len(between) != 2:
-        raise DeclarationError(f"between of join {name!r} has {len(between)} entries; write {_BOUNDS}.")
+        raise DeclarationError(
+            f"between of join {name!r} has {len(between)} entries", f"write {_BOUNDS}.", operator=name
+        )
     lower, upper = between
     if signed_interval(lower) >= signed_interval(upper):
         raise DeclarationError(
-            f"between={between!r} of join {name!r} holds no time: {lower!r} is not less than {upper!r}. Write how much "
-            f"later the right row is at least and at most, below zero for earlier: {_BOUNDS}."
+            f"between={between!r} of join {name!r} holds no time: {lower!r} is not less than {upper!r}.",
+            f"Write how much later the right row is at least and at most, below zero for earlier: {_BOUNDS}.",
+            field="between",
+            value=between,
+            operator=name,
         )
 
 
@@ -248,11 +255,11 @@ def check_selected_names(of: str, select: tuple[str, ...] | Mapping[str, str] | 
         counts = Counter(column.lower() for column in names)
         if alike := sorted(column for column, count in counts.items() if count > 1):
             raise DeclarationError(
-                f"{what} {of} has {', '.join(map(repr, alike))} twice; rename a column of a stream by a "
-                "derived one, or select each once."
+                f"{what} {of} has {', '.join(map(repr, alike))} twice",
+                "rename a column of a stream by a derived one, or select each once.",
             )
     if select is not None and not select:
-        raise DeclarationError(f"select {of} names no column; leave it out to keep all.")
+        raise DeclarationError(f"select {of} names no column", "leave it out to keep all.")
 
 
 class PairColumns:

@@ -35,19 +35,24 @@ def check_connected(name: str, by: tuple[str, ...], order: str, streams: Sequenc
     both = ", ".join(map(repr, names))
     for each in names:
         if names.count(each) > 1:
-            raise DeclarationError(f"keyed function {name!r} reads stream {each!r} twice; name each once.")
+            raise DeclarationError(
+                f"keyed function {name!r} reads stream {each!r} twice", "name each once.", operator=name, stream=each
+            )
     common = [column for column in streams[0].types if len(_types_of(column, streams)) == 1]
     if not by or any(column not in common for column in by):
         raise DeclarationError(
             f"keyed function {name!r} reads {both} by {', '.join(map(repr, by)) or 'no key'}, so which of their rows "
-            "belong together would be left to chance; key them by columns that all of them have, of the same type: "
-            f"{', '.join(common) or 'none so far, so derive one'}."
+            "belong together would be left to chance",
+            "key them by columns that all of them have, of the same type: "
+            f"{', '.join(common) or 'none so far, so derive one'}.",
+            operator=name,
         )
     if order == "arrival":
         raise DeclarationError(
             f"keyed function {name!r} reads {both} in order 'arrival', but how rows of several logs came after one "
-            "another follows from none of them; use order='event', or, where one of them only sets rules for the "
-            "other, rules=Pinned(...)."
+            "another follows from none of them",
+            "use order='event', or, where one of them only sets rules for the other, rules=Pinned(...).",
+            operator=name,
         )
 
 
@@ -59,20 +64,23 @@ def check_rules(name: str, streams: Sequence[Stream], control: Stream) -> None:
     """
     if len(streams) > 1:
         raise DeclarationError(
-            f"keyed function {name!r} has rules and reads {len(streams)} streams; let one function have the rules, and "
-            "another one connect the streams."
+            f"keyed function {name!r} has rules and reads {len(streams)} streams",
+            "let one function have the rules, and another one connect the streams.",
+            operator=name,
         )
     if control in streams:
         raise DeclarationError(
-            f"the rules of keyed function {name!r} are those of {control.name!r}, which is the stream it reads; name a "
-            "stream that sets rules."
+            f"the rules of keyed function {name!r} are those of {control.name!r}, which is the stream it reads",
+            "name a stream that sets rules.",
+            operator=name,
         )
     conditions = [rule for rule in control.rules if isinstance(rule, ConditionRule)]
     if len(conditions) > 1 or any(rule.of != streams[0] for rule in conditions):
         about = ", ".join(f"{rule.column} about {rule.of.name}" for rule in conditions)
         raise DeclarationError(
-            f"keyed function {name!r} reads {streams[0].name!r}, and the conditions of its rules are: {about}. Give "
-            "the control stream one ConditionRule, about that stream as it is declared."
+            f"keyed function {name!r} reads {streams[0].name!r}, and the conditions of its rules are: {about}.",
+            "Give the control stream one ConditionRule, about that stream as it is declared.",
+            operator=name,
         )
 
 
@@ -102,13 +110,13 @@ def check_keys_are_exact(what: str, by: tuple[str, ...], types: Types) -> None:
     """
     check_keys(what, by, types)
     if len(set(by)) != len(by):
-        raise DeclarationError(f"{what} is {by!r}, which repeats a key; name each once.")
+        raise DeclarationError(f"{what} is {by!r}, which repeats a key", "name each once.")
     for column in by:
         kind = (types.get(column) or "").partition("<")[0]
         if kind in _INEXACT:
             raise DeclarationError(
-                f"{what} has {column!r}, of type {kind}, whose equal values are not always the same key; derive "
-                "a column of text, whole numbers or decimals in the stream, and key by that."
+                f"{what} has {column!r}, of type {kind}, whose equal values are not always the same key",
+                "derive a column of text, whole numbers or decimals in the stream, and key by that.",
             )
 
 
@@ -124,15 +132,19 @@ def check_state(name: str, by: Iterable[str], schema: pa.Schema) -> None:
         if column.lower() in taken:
             raise DeclarationError(
                 f"state field {column!r} of keyed function {name!r} has a name that is taken; taken are: "
-                f"{', '.join((*API, *by))}. Rename it."
+                f"{', '.join((*API, *by))}.",
+                "Rename it.",
+                operator=name,
             )
         if not column.isidentifier():
             raise DeclarationError(
-                f"state field {column!r} of keyed function {name!r} is no name in Python; rename it."
+                f"state field {column!r} of keyed function {name!r} is no name in Python", "rename it.", operator=name
             )
     if "float" in (str(part) for part in _parts(schema)):
         raise DeclarationError(
-            f"the state of keyed function {name!r} has a float, which is rounded whenever it is kept; make it a double."
+            f"the state of keyed function {name!r} has a float, which is rounded whenever it is kept",
+            "make it a double.",
+            operator=name,
         )
 
 
@@ -159,12 +171,16 @@ def check_outputs(
         if to in reserved:
             raise DeclarationError(
                 f"side output {to!r} of keyed function {name!r} has a name that is taken ({', '.join(sorted(reserved))}"
-                "); rename it."
+                ")",
+                "rename it.",
+                operator=name,
             )
         for column in columns:
             check_column_name(column)
             if column.lower() in {key.lower() for key in by}:
                 raise DeclarationError(
                     f"output {to or 'result'!r} of keyed function {name!r} has the key {column!r}, which every output "
-                    "has by itself; leave it out."
+                    "has by itself",
+                    "leave it out.",
+                    operator=name,
                 )

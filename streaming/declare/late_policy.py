@@ -24,7 +24,10 @@ def check_policy(view: str, late: str, allowed_lateness: str | None, early: str 
     if (late == "update") != (allowed_lateness is not None):
         raise DeclarationError(
             f"view {view!r} has late={late!r} and allowed_lateness={allowed_lateness!r}; late='update' needs an "
-            "allowed lateness, such as '5 seconds', and the other policies have none."
+            "allowed lateness, such as '5 seconds', and the other policies have none.",
+            operator=view,
+            field="late",
+            value=late,
         )
     if allowed_lateness is not None:
         interval(allowed_lateness)

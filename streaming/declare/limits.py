@@ -38,4 +38,9 @@ class Limits:
             if length is not None:
                 interval(length)
         if self.rejected_share is not None and not 0 <= self.rejected_share < 1:
-            raise DeclarationError(f"rejected_share={self.rejected_share!r} is no share; use one from 0 to below 1.")
+            raise DeclarationError(
+                f"rejected_share={self.rejected_share!r} is no share",
+                "use one from 0 to below 1.",
+                field="rejected_share",
+                value=self.rejected_share,
+            )

@@ -45,5 +45,5 @@ def package_of(kind: Kind, name: str) -> ModuleType | BrokenModule:
         return package
     reason = package.reason if isinstance(package, BrokenModule) else "it is a module"
     raise DeclarationError(
-        f"TIDEMARK_{kind.upper()} names {name!r}, which is no package ({reason}); name a package that Python finds."
+        f"TIDEMARK_{kind.upper()} names {name!r}, which is no package ({reason})", "name a package that Python finds."
     )

@@ -39,13 +39,20 @@ class Pinned:
         if self.version is not None and self.version not in self.of.columns:
             raise DeclarationError(
                 f"version={self.version!r} is no column of control stream {self.of.name!r}; its columns are: "
-                f"{', '.join(self.of.columns)}."
+                f"{', '.join(self.of.columns)}.",
+                field="version",
+                value=self.version,
+                stream=self.of.name,
+                choices=tuple(self.of.columns),
             )
         if self.removed is not None and self.of.types.get(self.removed) != "boolean":
             booleans = ", ".join(name for name, kind in self.of.types.items() if kind == "boolean")
             raise DeclarationError(
                 f"removed={self.removed!r} is no boolean column of control stream {self.of.name!r}; those are: "
-                f"{booleans or 'none'}."
+                f"{booleans or 'none'}.",
+                field="removed",
+                value=self.removed,
+                stream=self.of.name,
             )
 
     @property

@@ -71,11 +71,11 @@ class Pipeline:
         held = (*([] if stream is None else [stream]), *streams)
         if not held:
             raise DeclarationError(
-                f"pipeline {name!r} has no stream; give it streams=(...), or one as its first value."
+                f"pipeline {name!r} has no stream", "give it streams=(...), or one as its first value.", pipeline=name
             )
         if name is None and len(held) > 1:
             names = ", ".join(repr(entry.name) for entry in held)
-            raise DeclarationError(f"a pipeline of the streams {names} needs a name of its own; give it name='...'.")
+            raise DeclarationError(f"a pipeline of the streams {names} needs a name of its own", "give it name='...'.")
         values = {
             "name": held[0].name if name is None else name,
             "streams": held,
@@ -100,13 +100,21 @@ class Pipeline:
             interval(length)
         if self.identical_failures < 1:
             raise DeclarationError(
-                f"identical_failures={self.identical_failures!r} would never start {self.name!r}; use 1 or more."
+                f"identical_failures={self.identical_failures!r} would never start {self.name!r}",
+                "use 1 or more.",
+                field="identical_failures",
+                value=self.identical_failures,
             )
         if not self.operators:
-            raise DeclarationError(f"pipeline {self.name!r} has no views; give it at least one.")
+            raise DeclarationError(f"pipeline {self.name!r} has no views", "give it at least one.", pipeline=self.name)
         for stream in self.streams:
             if [entry.name for entry in self.streams].count(stream.name) > 1:
-                raise DeclarationError(f"pipeline {self.name!r} has stream {stream.name!r} twice; name each once.")
+                raise DeclarationError(
+                    f"pipeline {self.name!r} has stream {stream.name!r} twice",
+                    "name each once.",
+                    pipeline=self.name,
+                    stream=stream.name,
+                )
         self._check_reads()
         self._check_tables()
         _check_deliveries(self.name, self.streams, self.operators, self.deliveries)
@@ -120,7 +128,10 @@ class Pipeline:
                     names = ", ".join(repr(entry.name) for entry in self.streams)
                     raise DeclarationError(
                         f"view {operator.name!r} reads stream {stream.name!r}, but the pipeline's "
-                        f"{'is' if len(self.streams) == 1 else 'are'} {names}; add it to the pipeline's streams."
+                        f"{'is' if len(self.streams) == 1 else 'are'} {names}",
+                        "add it to the pipeline's streams.",
+                        operator=operator.name,
+                        stream=stream.name,
                     )
 
     def _check_tables(self) -> None:
@@ -129,13 +140,17 @@ class Pipeline:
             if names.count(operator.name) > 1 or operator.name in _TAKEN:
                 raise DeclarationError(
                     f"view name {operator.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
-                    f"{', '.join(_TAKEN)} belong to the stream."
+                    f"{', '.join(_TAKEN)} belong to the stream.",
+                    pipeline=self.name,
                 )
             for suffix in operator.reserved_suffixes:
                 if operator.table_name(suffix) in names:
                     raise DeclarationError(
                         f"view name {operator.table_name(suffix)!r} of pipeline {self.name!r} is the place of the "
-                        f"{suffix} of view {operator.name!r}; rename one of them."
+                        f"{suffix} of view {operator.name!r}",
+                        "rename one of them.",
+                        pipeline=self.name,
+                        operator=operator.name,
                     )
 
     @property
@@ -188,7 +203,11 @@ class Pipeline:
             if delivery.name == name:
                 return delivery
         names = ", ".join(delivery.name for delivery in self.deliveries) or "none"
-        raise DeclarationError(f"pipeline {self.name!r} has no delivery {name!r}; its deliveries: {names}.")
+        raise DeclarationError(
+            f"pipeline {self.name!r} has no delivery {name!r}; its deliveries: {names}.",
+            pipeline=self.name,
+            delivery=name,
+        )
 
     def receiver(self, name: str) -> Receiver:
         """The receiver of that name.
@@ -200,7 +219,11 @@ class Pipeline:
             if receiver.name == name:
                 return receiver
         names = ", ".join(receiver.name for receiver in self.receivers) or "none"
-        raise DeclarationError(f"pipeline {self.name!r} has no receiver {name!r}; its receivers: {names}.")
+        raise DeclarationError(
+            f"pipeline {self.name!r} has no receiver {name!r}; its receivers: {names}.",
+            pipeline=self.name,
+            receiver=name,
+        )
 
     def operator(self, name: str | None = None) -> Operator:
         """The operator of that name; without a name, the first one.
@@ -212,7 +235,9 @@ class Pipeline:
             if name in (None, operator.name):
                 return operator
         names = ", ".join(operator.name for operator in self.operators)
-        raise DeclarationError(f"pipeline {self.name!r} has no view {name!r}; its views: {names}.")
+        raise DeclarationError(
+            f"pipeline {self.name!r} has no view {name!r}; its views: {names}.", pipeline=self.name, operator=name
+        )
 
     def view(self, name: str | None = None) -> Windowed:
         """The windowed view of that name; without a name, the first one.
@@ -224,7 +249,9 @@ class Pipeline:
             if name in (None, view.name):
                 return view
         names = ", ".join(view.name for view in self.views) or "none"
-        raise DeclarationError(f"pipeline {self.name!r} has no view {name!r}; its views: {names}.")
+        raise DeclarationError(
+            f"pipeline {self.name!r} has no view {name!r}; its views: {names}.", pipeline=self.name, operator=name
+        )
 
 
 def _check_held(
@@ -245,7 +272,7 @@ def _check_held(
         noun = kind.__name__.lower()
         if isinstance(values, kind):
             raise DeclarationError(
-                f"{what} is the {noun} {values.name!r}; write a tuple of one: {what}=({values.name},)."
+                f"{what} is the {noun} {values.name!r}", f"write a tuple of one: {what}=({values.name},)."
             )
         advice = f"a tuple of {_plural(noun)}, also for one of them"
         check_type(what, values, (tuple, list), advice)
@@ -269,7 +296,10 @@ def _check_deliveries(
             held = ", ".join(map(repr, names))
             raise DeclarationError(
                 f"delivery {delivery.name!r} is of {delivery.of.name!r}, which pipeline {name!r} does not have as it "
-                f"is declared there; the pipeline has {held}. Add it to the pipeline, or deliver one of these."
+                f"is declared there; the pipeline has {held}.",
+                "Add it to the pipeline, or deliver one of these.",
+                delivery=delivery.name,
+                pipeline=name,
             )
         others = [each.name for each in deliveries] + [each.name for each in operators]
         others += [stream.name for stream in streams]
@@ -277,7 +307,9 @@ def _check_deliveries(
         if others.count(delivery.name) > 1 or own & {*tables, *others}:
             raise DeclarationError(
                 f"delivery name {delivery.name!r} of pipeline {name!r} is taken; every stream, view and delivery needs "
-                "a name of its own, also with the suffixes of their tables. Rename it."
+                "a name of its own, also with the suffixes of their tables.",
+                "Rename it.",
+                pipeline=name,
             )
 
 
@@ -304,13 +336,18 @@ def _check_receivers(
             if value is not None and value not in (*streams, *operators):
                 raise DeclarationError(
                     f"receiver {receiver.name!r} {what} {value.name!r}, which pipeline {name!r} does not have as it is "
-                    f"declared there; the pipeline has {held}. Add it to the pipeline, or name one of these."
+                    f"declared there; the pipeline has {held}.",
+                    "Add it to the pipeline, or name one of these.",
+                    receiver=receiver.name,
+                    pipeline=name,
                 )
         tables = [receiver.table_name(suffix) for suffix in receiver.reserved_suffixes]
         if taken.count(receiver.name) > 1 or any(table in taken for table in tables):
             raise DeclarationError(
                 f"receiver name {receiver.name!r} of pipeline {name!r} is taken; every stream, view, delivery and "
-                "receiver needs a name of its own, also with the suffixes of their tables. Rename it."
+                "receiver needs a name of its own, also with the suffixes of their tables.",
+                "Rename it.",
+                pipeline=name,
             )
 
 

@@ -39,8 +39,10 @@ class Subscriptions:
             check_names("column of Subscriptions", f"`{self.column}`", columns)
         if _VALUE not in self.message:
             raise DeclarationError(
-                f"message={self.message!r} of Subscriptions has no {_VALUE}, where the value is to stand; write one, "
-                'such as {"subscribe": {value}}.'
+                f"message={self.message!r} of Subscriptions has no {_VALUE}, where the value is to stand",
+                'write one, such as {"subscribe": {value}}.',
+                field="message",
+                value=self.message,
             )
 
     def message_for(self, value: str) -> str:
@@ -81,17 +83,24 @@ class Receiver:
         if not isinstance(self.into.source, Files):
             raise DeclarationError(
                 f"stream {self.into.name!r} {of} reads {type(self.into.source).__name__}, but what is received lands "
-                f"in files; give the stream source=Files('landing/{self.into.name}')."
+                f"in files",
+                f"give the stream source=Files('landing/{self.into.name}').",
+                stream=self.into.name,
             )
         if self.subscriptions is not None and not self.connector.takes_requests:
             raise DeclarationError(
-                f"subscriptions {of}: {type(self.connector).__name__} sends no requests; leave them out, or use a "
-                "connector that does, such as Websocket."
+                f"subscriptions {of}: {type(self.connector).__name__} sends no requests",
+                "leave them out, or use a connector that does, such as Websocket.",
             )
         interval(self.every)
         for name in ("rows_per_file", "bytes_per_file"):
             if getattr(self, name) < 1:
-                raise DeclarationError(f"{name}={getattr(self, name)!r} {of} lands nothing; use 1 or more.")
+                raise DeclarationError(
+                    f"{name}={getattr(self, name)!r} {of} lands nothing",
+                    "use 1 or more.",
+                    field=name,
+                    value=getattr(self, name),
+                )
 
     @property
     def folder(self) -> str:

@@ -36,7 +36,9 @@ def find_pipeline(name: str) -> Pipeline:
     discovery = _discovery()
     owner = next((pipeline.name for pipeline in discovery.declared if name in _streams(pipeline)), name)
     if owner != name and name not in discovery.by_name:
-        raise DeclarationError(f"{name!r} is a stream, not a pipeline; the pipeline that ingests it is {owner!r}.")
+        raise DeclarationError(
+            f"{name!r} is a stream, not a pipeline; the pipeline that ingests it is {owner!r}.", value=name
+        )
     return discovery.find(name, "pipeline", place, DeclarationError)
 
 

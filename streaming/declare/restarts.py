@@ -112,7 +112,12 @@ class ExponentialBackoff(RestartStrategy):
     def __post_init__(self) -> None:
         _check(1, "attempts", self.initial, self.maximum, self.reset_after)
         if self.multiplier < 1:
-            raise DeclarationError(f"multiplier={self.multiplier!r} would shrink the wait; use 1 or more.")
+            raise DeclarationError(
+                f"multiplier={self.multiplier!r} would shrink the wait",
+                "use 1 or more.",
+                field="multiplier",
+                value=self.multiplier,
+            )
 
     def _wait(self, failures: Sequence[Failure]) -> timedelta | None:
         wait, longest = interval(self.initial), interval(self.maximum)
@@ -158,6 +163,8 @@ def _in_a_row(failures: Sequence[Failure], reset_after: str) -> int:
 
 def _check(count: int, name: str, *lengths: str) -> None:
     if count < 1:
-        raise DeclarationError(f"{name}={count!r} would never restart; use 1 or more, or NoRestart().")
+        raise DeclarationError(
+            f"{name}={count!r} would never restart", "use 1 or more, or NoRestart().", field=name, value=count
+        )
     for length in lengths:
         interval(length)

@@ -80,12 +80,16 @@ class Selected(Operator):
         if self.diverts and FAILED in self.sides:
             raise DeclarationError(
                 f"selection {self.name!r} has a side output {FAILED!r} of its own beside on_error='side', which makes "
-                "one of that name; rename it."
+                "one of that name",
+                "rename it.",
+                operator=self.name,
             )
         self._check_streams()
         if self.function is not None and self.explode is not None:
             raise DeclarationError(
-                f"selection {self.name!r} has both explode and a function; let the function return several rows."
+                f"selection {self.name!r} has both explode and a function",
+                "let the function return several rows.",
+                operator=self.name,
             )
         for column in columns_of(self.function.returns) if self.function is not None else ():
             check_column_name(column.name)
@@ -98,15 +102,21 @@ class Selected(Operator):
         names = [stream.name for stream in self.reads]
         for name in names:
             if names.count(name) > 1:
-                raise DeclarationError(f"selection {self.name!r} reads stream {name!r} twice; name each once.")
+                raise DeclarationError(
+                    f"selection {self.name!r} reads stream {name!r} twice",
+                    "name each once.",
+                    operator=self.name,
+                    stream=name,
+                )
         whole = [to for to, side in self.outputs.items() if side.select is None]
         others = {stream.name: stream.columns for stream in self.reads if stream.columns != self.reads[0].columns}
         if whole and others:
             (name, columns), *_ = others.items()
             raise DeclarationError(
                 f"selection {self.name!r} takes all columns of several streams, but those of {names[0]!r} are "
-                f"{', '.join(self.reads[0].columns)}, and those of {name!r} are {', '.join(columns)}; select the "
-                "columns that both have."
+                f"{', '.join(self.reads[0].columns)}, and those of {name!r} are {', '.join(columns)}",
+                "select the columns that both have.",
+                operator=self.name,
             )
 
     @property
@@ -245,7 +255,9 @@ def _check_side_names(name: str, sides: Mapping[str, Side]) -> None:
         check_name("side output", side)
         if side in _TAKEN:
             raise DeclarationError(
-                f"side output {side!r} of selection {name!r} has a name that is taken ({', '.join(_TAKEN)}); rename it."
+                f"side output {side!r} of selection {name!r} has a name that is taken ({', '.join(_TAKEN)})",
+                "rename it.",
+                operator=name,
             )
 
 
@@ -262,13 +274,13 @@ def check_side(what: str, side: Side, types: Types, added: Types) -> dict[str, s
         check_condition(f"where of {what}", side.where, readable)
     settle(side, what)
     if side.select is not None and not side.select:
-        raise DeclarationError(f"select of {what} names no column; leave it out to keep all.")
+        raise DeclarationError(f"select of {what} names no column", "leave it out to keep all.")
     selected = side.selected(tuple(types))
     for name in selected:
         check_column_name(name)
     lower = [name.lower() for name in (side.select or ())]
     if repeated := sorted({name for name in lower if lower.count(name) > 1}):
-        raise DeclarationError(f"select of {what} has {', '.join(map(repr, repeated))} twice; name each column once.")
+        raise DeclarationError(f"select of {what} has {', '.join(map(repr, repeated))} twice", "name each column once.")
     return {name: check_value(f"column {name!r} of {what}", sql, readable) for name, sql in selected.items()}
 
 
@@ -278,11 +290,13 @@ def _exploded(what: str, side: Side, readable: Types) -> dict[str, str | None]:
         return {}
     advice = "a dict of one name and the SQL of an array, such as {'word': \"split(text, ' ')\"}"
     if len(side.explode) != 1:
-        raise DeclarationError(f"explode of {what} has {len(side.explode)} entries; write {advice}.")
+        raise DeclarationError(f"explode of {what} has {len(side.explode)} entries", f"write {advice}.")
     ((name, sql),) = side.explode.items()
     check_column_name(name)
     if name.lower() in {column.lower() for column in readable}:
-        raise DeclarationError(f"explode of {what} names its elements {name!r}, which is a column already; rename it.")
+        raise DeclarationError(
+            f"explode of {what} names its elements {name!r}, which is a column already", "rename it."
+        )
     check_kind(f"explode of {what}", sql, readable, "array", advice)
     array = check_value(f"explode of {what}", sql, readable) or ""
     return {name: array[len("array<") : -1] if array.startswith("array<") else None}

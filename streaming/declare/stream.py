@@ -65,19 +65,30 @@ class Stream:
         if self.retention is not None and interval(self.retention) < timedelta(days=1):
             raise DeclarationError(
                 f"retention={self.retention!r} of stream {self.name!r} is shorter than a day, and whole days are "
-                "dropped; give it a length such as '400 days', or leave it out to keep everything."
+                "dropped",
+                "give it a length such as '400 days', or leave it out to keep everything.",
+                field="retention",
+                value=self.retention,
+                stream=self.name,
             )
         taken = [column.name.lower() for column in self.format.columns]
         for name in self.derived:
             check_column_name(name)
             if name.lower() in taken:
-                raise DeclarationError(f"derived column {name!r} of stream {self.name!r} exists already; rename it.")
+                raise DeclarationError(
+                    f"derived column {name!r} of stream {self.name!r} exists already",
+                    "rename it.",
+                    column=name,
+                    stream=self.name,
+                )
             taken.append(name.lower())
         self._check_event_time()
         names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:
-                raise DeclarationError(f"rule {name!r} of stream {self.name!r} is declared twice; rename one.")
+                raise DeclarationError(
+                    f"rule {name!r} of stream {self.name!r} is declared twice", "rename one.", stream=self.name
+                )
         for rule in self.rules:
             check_condition(
                 f"rule {rule.name!r} of stream {self.name!r}", rule.condition, {**self.types, INGESTED_AT: "timestamp"}
@@ -92,7 +103,11 @@ class Stream:
             raise DeclarationError(
                 f"event_time={self.event_time!r} of stream {self.name!r} is no timestamp column"
                 f"{'' if derived is None else f', but of type {derived}'}; timestamp or derived columns are: "
-                f"{', '.join(times) or 'none'}. For epoch milliseconds derive one with epoch_millis('<column>')."
+                f"{', '.join(times) or 'none'}. For epoch milliseconds derive one with epoch_millis('<column>').",
+                field="event_time",
+                value=self.event_time,
+                stream=self.name,
+                choices=tuple(times),
             )
 
     @cached_property
@@ -125,7 +140,7 @@ def check_folder(what: str, name: str) -> None:
     check_name(what, name)
     if name in _KEPT:
         raise DeclarationError(
-            f"{name!r} cannot name a {what}: the lake keeps {', '.join(_KEPT)} for itself. Rename it."
+            f"{name!r} cannot name a {what}: the lake keeps {', '.join(_KEPT)} for itself.", "Rename it.", value=name
         )
 
 

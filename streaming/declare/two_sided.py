@@ -154,8 +154,9 @@ def _check_meeting(of: str, on: Mapping[str, str], left: Stream, right: Stream, 
     for name in on:
         if name in ("left", "right"):
             raise DeclarationError(
-                f"on {of} has the key {name!r}, under which late rows are shown with all their columns; derive a "
-                f"column of another name in stream {left.name!r}, such as derived={{'{name}_key': '{name}'}}."
+                f"on {of} has the key {name!r}, under which late rows are shown with all their columns",
+                f"derive a column of another name in stream {left.name!r}, such as derived={{'{name}_key': '{name}'}}.",
+                stream=left.name,
             )
     for side, stream in (("left", left), ("right", right)):
         for expression in window.expressions:
@@ -165,8 +166,10 @@ def _check_meeting(of: str, on: Mapping[str, str], left: Stream, right: Stream, 
         if None not in types and types[0] != types[1]:
             raise DeclarationError(
                 f"on {of} compares {ours!r} of stream {left.name!r}, which is {types[0]}, with {theirs!r} of stream "
-                f"{right.name!r}, which is {types[1]}; derive a column of the same type in one of the streams, such as "
-                f"derived={{'{theirs}_key': 'cast({theirs} as {types[0]})'}}."
+                f"{right.name!r}, which is {types[1]}",
+                f"derive a column of the same type in one of the streams, such as "
+                f"derived={{'{theirs}_key': 'cast({theirs} as {types[0]})'}}.",
+                stream=left.name,
             )
 
 
@@ -192,7 +195,8 @@ def _check_result_names(what: str, values: Iterable[str], identity: tuple[str, .
         if name.lower() in names:
             raise DeclarationError(
                 f"result {name!r} of {what} has the name of a key, a window column or another result "
-                f"({', '.join(identity)}); rename it."
+                f"({', '.join(identity)})",
+                "rename it.",
             )
         names.add(name.lower())
 

@@ -30,8 +30,9 @@ def check_keys(what: str, names: tuple[str, ...], types: Types) -> None:
         check_names(what, name, tuple(types))
         if name.strip("`") not in types:
             raise DeclarationError(
-                f"{what} has {name!r}, which is an expression; name a column, and derive one in the stream for what is "
-                f"computed, such as derived={{'key': {name!r}}}."
+                f"{what} has {name!r}, which is an expression",
+                f"name a column, and derive one in the stream for what is "
+                f"computed, such as derived={{'key': {name!r}}}.",
             )
 
 
@@ -68,8 +69,8 @@ def check_taken(what: str, aggregate: Aggregate, types: Types) -> None:
         type_ = check_value(f"the value of {what}", sql, types)
         if (kind := kind_of(type_)) is not None and kind not in kinds:
             raise DeclarationError(
-                f"{what} is the {aggregate.meaning}, but {sql} is of type {type_}, and it takes {', '.join(kinds)}. "
-                f"Choose another aggregate, or give it what it takes, such as {_instead(sql, kind, kinds)!r}."
+                f"{what} is the {aggregate.meaning}, but {sql} is of type {type_}, and it takes {', '.join(kinds)}.",
+                f"Choose another aggregate, or give it what it takes, such as {_instead(sql, kind, kinds)!r}.",
             )
 
 

@@ -74,8 +74,9 @@ class Windowed(OverWindows):
         settle(self, f"view {self.name!r}")
         if bool(self.aggregates) == (self.function is not None):
             raise DeclarationError(
-                f"view {self.name!r} has {'both' if self.aggregates else 'neither'} aggregates and a function; give "
-                "one of the two, such as aggregates={'rows': count()}."
+                f"view {self.name!r} has {'both' if self.aggregates else 'neither'} aggregates and a function",
+                "give one of the two, such as aggregates={'rows': count()}.",
+                operator=self.name,
             )
         check_keys(f"by of view {self.name!r}", self.by, self.of.types)
         check_keys(f"distinct of view {self.name!r}", self.distinct, self.of.types)
@@ -85,10 +86,18 @@ class Windowed(OverWindows):
             if name in self.identity:
                 raise DeclarationError(
                     f"result {name!r} of view {self.name!r} has the name of a key or window column "
-                    f"({', '.join(self.identity)}); rename it."
+                    f"({', '.join(self.identity)})",
+                    "rename it.",
+                    operator=self.name,
                 )
         if len(set(self.by)) != len(self.by):
-            raise DeclarationError(f"by={self.by!r} of view {self.name!r} repeats a key; name each once.")
+            raise DeclarationError(
+                f"by={self.by!r} of view {self.name!r} repeats a key",
+                "name each once.",
+                field="by",
+                value=self.by,
+                operator=self.name,
+            )
         for duration in filter(None, (self.fresh_within, self.every)):
             interval(duration)
         check_policy(self.name, self.late, self.allowed_lateness, self.early)

@@ -218,7 +218,8 @@ class _Resolution:
                 reason = error.below(declared["name"]).reason if isinstance(error, Wrong) else "its type has none such"
                 raise DeclarationError(
                     f"the default {default!r} of field {declared['name']!r} of the Avro schema cannot be used "
-                    f"({reason}); write a value of its type as Avro has it in JSON, or leave it out."
+                    f"({reason})",
+                    "write a value of its type as Avro has it in JSON, or leave it out.",
                 ) from error
         return lambda nothing: value
 

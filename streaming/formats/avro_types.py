@@ -76,10 +76,10 @@ def parsed(schema: str) -> Schema:
         result = read_schema(json.loads(schema), {})
     except Exception as error:
         raise DeclarationError(
-            f"the Avro schema {schema!r} cannot be read ({error}); write the schema of a record, in JSON."
+            f"the Avro schema {schema!r} cannot be read ({error})", "write the schema of a record, in JSON."
         ) from error
     if not isinstance(result, dict) or result.get("type") != "record":
-        raise DeclarationError(f"the Avro schema {schema!r} is not that of a record; write one with fields.")
+        raise DeclarationError(f"the Avro schema {schema!r} is not that of a record", "write one with fields.")
     return result
 
 
@@ -268,7 +268,7 @@ def columns_of(schema: Schema) -> tuple[sql.Column, ...]:
     """
     named = named_in(schema)
     if not schema["fields"]:
-        raise DeclarationError(f"the record {schema['name']!r} of the Avro schema has no field; give it one.")
+        raise DeclarationError(f"the record {schema['name']!r} of the Avro schema has no field", "give it one.")
     _check_cases(schema["name"], schema["fields"])
     return tuple(
         sql.Column(
@@ -311,8 +311,10 @@ def _decimal(column: str, kind: Mapping[str, Any]) -> str:
     if digits is None or digits[0] > MOST_DIGITS:
         raise DeclarationError(
             f"column {column!r} of the Avro schema is a decimal of precision {kind.get('precision')!r} and scale "
-            f"{kind.get('scale', 0)!r}, which no column can have; write a precision of 1 to {MOST_DIGITS}, that its "
-            "bytes have room for, and a scale within it. What was written with more is read where the value fits."
+            f"{kind.get('scale', 0)!r}, which no column can have",
+            f"write a precision of 1 to {MOST_DIGITS}, that its "
+            "bytes have room for, and a scale within it. What was written with more is read where the value fits.",
+            column=column,
         )
     return f"decimal({digits[0]},{digits[1]})"
 
@@ -334,13 +336,15 @@ def _check_cases(record: str, fields: Iterable[Mapping[str, Any]]) -> None:
         if names.count(name) > 1:
             raise DeclarationError(
                 f"the record {record!r} of the Avro schema has the field {name!r} twice, in upper and lower case, "
-                "which Spark does not tell apart; leave out all but one, or rename one and give its old name as an "
-                "alias."
+                "which Spark does not tell apart",
+                "leave out all but one, or rename one and give its old name as an alias.",
             )
 
 
 def _refused(column: str, what: str) -> DeclarationError:
     return DeclarationError(
-        f"column {column!r} of the Avro schema has {what}, which no column can have; write a type that it can be read "
-        "as, such as a union of null and one other, or leave the field out: it is counted as an unknown one."
+        f"column {column!r} of the Avro schema has {what}, which no column can have",
+        "write a type that it can be read "
+        "as, such as a union of null and one other, or leave the field out: it is counted as an unknown one.",
+        column=column,
     )

@@ -66,14 +66,15 @@ class Csv(Format):
             check_column_name(column.name)
             if leaf_of(kind_of(column)) is None:
                 raise DeclarationError(
-                    f"column {column.name!r} has type {column.type!r}, which a field cannot carry here; use string, "
-                    "boolean, int, bigint, float, double, decimal(p, s), date or timestamp."
+                    f"column {column.name!r} has type {column.type!r}, which a field cannot carry here",
+                    "use string, boolean, int, bigint, float, double, decimal(p, s), date or timestamp.",
+                    column=column.name,
                 )
         object.__setattr__(self, "fields", checked_fields("Csv", self.columns, self.fields))
         if self.fields and not self.header:
             raise DeclarationError(
-                "fields of Csv are names in a header, and header=False: fields are told by their place. Leave them "
-                "out, or declare header=True where each payload begins with a record of names."
+                "fields of Csv are names in a header, and header=False: fields are told by their place.",
+                "Leave them out, or declare header=True where each payload begins with a record of names.",
             )
 
     def _check_signs(self) -> None:
@@ -83,11 +84,14 @@ class Csv(Format):
         for name, sign in signs.items():
             check_type(f"{name} of Csv", sign, str, "one character")
             if len(sign) != 1 or sign in _LINE_ENDS:
-                raise DeclarationError(f"{name}={sign!r} of Csv is not one character of a line; write one.")
+                raise DeclarationError(
+                    f"{name}={sign!r} of Csv is not one character of a line", "write one.", field=name, value=sign
+                )
         if len({*signs.values()}) < len(signs):
             raise DeclarationError(
                 f"the signs of Csv are {', '.join(f'{name}={sign!r}' for name, sign in signs.items())}, and one stands "
-                "for two things; choose others. Two quotes in a quoted field are one without any escape."
+                "for two things",
+                "choose others. Two quotes in a quoted field are one without any escape.",
             )
 
     @cached_property
@@ -111,8 +115,10 @@ def _check_encoding(encoding: object) -> None:
         "".encode(str(encoding))
     except (ValueError, LookupError) as error:
         raise DeclarationError(
-            f"encoding={encoding!r} of Csv is no encoding of text; write its name in Python, such as 'utf-8' or "
-            "'latin-1'."
+            f"encoding={encoding!r} of Csv is no encoding of text",
+            "write its name in Python, such as 'utf-8' or 'latin-1'.",
+            field="encoding",
+            value=encoding,
         ) from error
 
 

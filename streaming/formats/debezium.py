@@ -71,13 +71,17 @@ class Debezium(Format):
         check_type("`of` of Debezium", self.of, (Json, Avro), "Json with the row's columns, or Avro with the envelope")
         if self.decimals not in ("number", "text", "base64"):
             raise DeclarationError(
-                f"decimals={self.decimals!r} of Debezium is unknown; write 'number', 'text' or 'base64', as the "
-                "connector writes them without a schema."
+                f"decimals={self.decimals!r} of Debezium is unknown",
+                "write 'number', 'text' or 'base64', as the connector writes them without a schema.",
+                field="decimals",
+                value=self.decimals,
             )
         names = [column.name.lower() for column in self.columns]
         for added in ADDED:
             if names.count(added.name) > 1:
-                raise DeclarationError(f"column {added.name!r} of the row is one that Debezium adds; rename it.")
+                raise DeclarationError(
+                    f"column {added.name!r} of the row is one that Debezium adds", "rename it.", column=added.name
+                )
 
     @cached_property
     def _row(self) -> tuple[sql.Column, ...]:

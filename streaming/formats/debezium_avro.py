@@ -34,8 +34,8 @@ class OfAvro(Envelope):
         missing = {"op", "before", "after"} - {field["name"] for field in schema["fields"]}
         if missing:
             raise DeclarationError(
-                f"the Avro schema of Debezium has no field {', '.join(sorted(missing))}; give the schema of the whole "
-                "envelope, as the registry has it for the topic."
+                f"the Avro schema of Debezium has no field {', '.join(sorted(missing))}",
+                "give the schema of the whole envelope, as the registry has it for the topic.",
             )
         columns = columns_of(_record(schema, "after"))
         _record(schema, "before")
@@ -105,4 +105,6 @@ def _record(schema: Schema, name: str) -> Schema:
     for kind in members_of(field["type"], named)[1]:
         if kind["type"] == "record":
             return {**kind, "__named_schemas": named}
-    raise DeclarationError(f"the field {name!r} of the Avro schema of Debezium is no record; give that of an envelope.")
+    raise DeclarationError(
+        f"the field {name!r} of the Avro schema of Debezium is no record", "give that of an envelope."
+    )

@@ -210,5 +210,8 @@ def check_registry(format_: str, registry: str | None) -> None:
         needs("confluent_kafka", f"a registry of schemas, which {format_} names,")
     if registry is not None and not registry.startswith(("http://", "https://")):
         raise DeclarationError(
-            f"registry={registry!r} of {format_} is no URL; write one, such as 'http://localhost:8081'."
+            f"registry={registry!r} of {format_} is no URL",
+            "write one, such as 'http://localhost:8081'.",
+            field="registry",
+            value=registry,
         )

@@ -65,13 +65,14 @@ def checked_fields(form: str, columns: Sequence[sql.Column], fields: Mapping[str
     others = [name for name in fields if name not in names]
     if others:
         raise DeclarationError(
-            f"fields of {form} has {others[0]!r}, which is no declared column; columns are: {', '.join(names)}. Write "
-            f"{advice}."
+            f"fields of {form} has {others[0]!r}, which is no declared column; columns are: {', '.join(names)}.",
+            f"Write {advice}.",
+            choices=tuple(names),
         )
     read = [fields.get(name, name) for name in names]
     twice = sorted({name for name in read if read.count(name) > 1})
     if twice:
         raise DeclarationError(
-            f"two columns of {form} are read from the field {twice[0]!r}; give each column a field of its own."
+            f"two columns of {form} are read from the field {twice[0]!r}", "give each column a field of its own."
         )
     return FrozenMapping(fields)

@@ -52,9 +52,11 @@ class Json(Format):
                 reader_of([column])
             except ValueError as error:
                 raise DeclarationError(
-                    f"column {column.name!r} has type {column.type!r}, and JSON cannot carry {str(error)!r} here; use "
+                    f"column {column.name!r} has type {column.type!r}, and JSON cannot carry {str(error)!r} here",
+                    "use "
                     "string, boolean, int, bigint, float, double, decimal(p, s), date, timestamp, and array<>, "
-                    "struct<> or map<string, > of these."
+                    "struct<> or map<string, > of these.",
+                    column=column.name,
                 ) from error
         object.__setattr__(self, "fields", checked_fields("Json", self.columns, self.fields))
 

@@ -84,6 +84,8 @@ def _content(path: Path) -> bytes:
         return path.expanduser().read_bytes()
     except OSError as error:
         raise DeclarationError(
-            f"descriptor_set={str(path)!r} of Protobuf cannot be read ({error.strerror}); name the file that "
-            "`protoc --include_imports --descriptor_set_out=FILE` writes."
+            f"descriptor_set={str(path)!r} of Protobuf cannot be read ({error.strerror})",
+            "name the file that `protoc --include_imports --descriptor_set_out=FILE` writes.",
+            field="descriptor_set",
+            value=str(path),
         ) from error

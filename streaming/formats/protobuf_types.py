@@ -66,8 +66,9 @@ def described(descriptor_set: bytes, message: str) -> Descriptor:
             f"{file.package}.{each.name}".lstrip(".") for file in files.values() for each in file.message_type
         )
         raise DeclarationError(
-            f"the descriptor set has no message {message!r}; it has {', '.join(names) or 'none'}. Name one with its "
-            f"package, or {_HOW}."
+            f"the descriptor set has no message {message!r}; it has {', '.join(names) or 'none'}.",
+            f"Name one with its package, or {_HOW}.",
+            choices=tuple(names),
         ) from error
     return descriptor
 
@@ -126,7 +127,9 @@ def _add(name: str, files: Mapping[str, FileDescriptorProto], pool: DescriptorPo
     try:
         pool.AddSerializedFile(files[name].SerializeToString())
     except TypeError as error:
-        raise DeclarationError(f"{name!r} of the descriptor set cannot be read ({error}); {_HOW}.") from error
+        raise DeclarationError(
+            f"{name!r} of the descriptor set cannot be read ({error}); {_HOW}.", value=name
+        ) from error
 
 
 def columns_of(message: Descriptor) -> tuple[sql.Column, ...]:
@@ -136,7 +139,7 @@ def columns_of(message: Descriptor) -> tuple[sql.Column, ...]:
         DeclarationError: there is none, or one has a type that no column has.
     """
     if not message.fields:
-        raise DeclarationError(f"the message {message.full_name!r} has no field; name one that has.")
+        raise DeclarationError(f"the message {message.full_name!r} has no field", "name one that has.")
     _check_cases(message)
     return tuple(
         sql.Column(field.name, _type(field.name, field, (message.full_name,)), required=field.is_required)
@@ -171,8 +174,9 @@ def _single(column: str, field: FieldDescriptor, inside: tuple[str, ...]) -> str
     if name in inside or not message.fields:
         why = f"the message {name!r} inside itself" if name in inside else f"the message {name!r}, which has no field"
         raise DeclarationError(
-            f"column {column!r} of the Protobuf message has {why}, which no column can have; write a message without "
-            "that field, and name it: what is not declared is counted as an unknown field."
+            f"column {column!r} of the Protobuf message has {why}, which no column can have",
+            "write a message without that field, and name it: what is not declared is counted as an unknown field.",
+            column=column,
         )
     _check_cases(message)
     fields = (f"`{each.name}`:{_type(column, each, (*inside, name))}" for each in message.fields)
@@ -186,5 +190,6 @@ def _check_cases(message: Descriptor) -> None:
         if names.count(name) > 1:
             raise DeclarationError(
                 f"the message {message.full_name!r} has the field {name!r} twice, in upper and lower case, which Spark "
-                "does not tell apart; write a message without one of them, and name it."
+                "does not tell apart",
+                "write a message without one of them, and name it.",
             )

@@ -99,7 +99,12 @@ def check_servers(what: str, servers: str) -> None:
     """
     check_type(f"servers of {what}", servers, str, "host and port, such as 'localhost:9092'")
     if not all(_SERVER.fullmatch(server.strip()) for server in servers.split(",")):
-        raise DeclarationError(f"servers={servers!r} are no hosts and ports; write them as 'localhost:9092'.")
+        raise DeclarationError(
+            f"servers={servers!r} are no hosts and ports",
+            "write them as 'localhost:9092'.",
+            field="servers",
+            value=servers,
+        )
 
 
 def can_name_a_topic(name: str) -> bool:
@@ -133,9 +138,9 @@ def client_options(given: Mapping[str, str], names: Sequence[str] = READER) -> C
     options = ClientOptions(given)
     for name, value in options.items():
         if not isinstance(value, str):
-            raise DeclarationError(f"option {name!r} of Kafka is a {type(value).__name__}; write it as text.")
+            raise DeclarationError(f"option {name!r} of Kafka is a {type(value).__name__}", "write it as text.")
         if name in _OURS:
-            raise DeclarationError(f"option {name!r} of Kafka is declared by {_OURS[name]}; leave it out.")
+            raise DeclarationError(f"option {name!r} of Kafka is declared by {_OURS[name]}", "leave it out.")
         if name not in names:
             raise DeclarationError(
                 f"option {name!r} of Kafka is not known; options are those of librdkafka: {', '.join(names)}."
@@ -149,18 +154,26 @@ def _check_together(options: ClientOptions) -> None:
     if protocol.startswith("SASL") != bool(mechanism) or (mechanism and mechanism not in _MODULES):
         raise DeclarationError(
             f"security.protocol={protocol!r} and sasl.mechanism={mechanism!r} of Kafka do not go together; with "
-            f"SASL_SSL or SASL_PLAINTEXT a mechanism is one of {', '.join(_MODULES)}, otherwise leave it out."
+            f"SASL_SSL or SASL_PLAINTEXT a mechanism is one of {', '.join(_MODULES)}, otherwise leave it out.",
+            field="security.protocol",
+            value=protocol,
+            choices=tuple(_MODULES),
         )
     if mechanism and not ("sasl.username" in options and "sasl.password" in options):
         raise DeclarationError(
-            f"sasl.mechanism={mechanism!r} of Kafka needs sasl.username and sasl.password; name a variable of the "
-            "environment, such as '${KAFKA_PASSWORD}', and the declaration holds no secret."
+            f"sasl.mechanism={mechanism!r} of Kafka needs sasl.username and sasl.password",
+            "name a variable of the environment, such as '${KAFKA_PASSWORD}', and the declaration holds no secret.",
+            field="sasl.mechanism",
+            value=mechanism,
         )
     if ("ssl.certificate.location" in options) != ("ssl.key.location" in options):
-        raise DeclarationError("ssl.certificate.location and ssl.key.location of Kafka go together; name both.")
+        raise DeclarationError("ssl.certificate.location and ssl.key.location of Kafka go together", "name both.")
     if options.get(ISOLATION, "read_committed") not in ("read_committed", "read_uncommitted"):
         raise DeclarationError(
-            f"{ISOLATION}={options[ISOLATION]!r} of Kafka is unknown; write read_committed or read_uncommitted."
+            f"{ISOLATION}={options[ISOLATION]!r} of Kafka is unknown",
+            "write read_committed or read_uncommitted.",
+            field=ISOLATION,
+            value=options[ISOLATION],
         )
 
 
@@ -241,8 +254,8 @@ def _expanded(options: Mapping[str, str]) -> dict[str, str]:
         value = os.environ.get(match[1])
         if value is None:
             raise SourceError(
-                f"the options of Kafka name the variable {match[1]!r}, which is not set; set it in the environment of "
-                "the process that runs the pipeline."
+                f"the options of Kafka name the variable {match[1]!r}, which is not set",
+                "set it in the environment of the process that runs the pipeline.",
             )
         return value
 
@@ -253,7 +266,12 @@ def _content(given: Mapping[str, str], name: str) -> str:
     try:
         return Path(given[name]).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{name}={given[name]!r} of Kafka cannot be read ({error}); name a PEM file.") from error
+        raise SourceError(
+            f"{name}={given[name]!r} of Kafka cannot be read ({error})",
+            "name a PEM file.",
+            field=name,
+            value=given[name],
+        ) from error
 
 
 def _quoted(text: str) -> str:

@@ -48,7 +48,7 @@ class Lake:
         # elsewhere, or not be found.
         refused = next((character for character in self.root if character in _NOT_IN_PATHS), None)
         if refused is not None and "://" not in self.root:
-            raise SettingsError(f"the lake's root {self.root!r} contains {refused!r}; choose a folder without it.")
+            raise SettingsError(f"the lake's root {self.root!r} contains {refused!r}", "choose a folder without it.")
 
     def as_of(self, batches: Mapping[str, int]) -> Lake:
         """The lake as it is read when the newest batch of each stream is that of `batches`, by stream.

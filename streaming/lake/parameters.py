@@ -46,14 +46,16 @@ def parameter(name: str, default: Value) -> Value:
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise DeclarationError(
-            f"{name!r} cannot name a parameter; use lower-case letters, digits and underscores, a letter first."
+            f"{name!r} cannot name a parameter",
+            "use lower-case letters, digits and underscores, a letter first.",
+            value=name,
         )
     declaration = Parameter(name, default, os.environ.get(PREFIX + name.upper()))
     original = _declared.setdefault(name, declaration)
     if (original.default, type(original.default)) != (default, type(default)):
         raise DeclarationError(
-            f"parameter {name!r} is declared with {default!r} here and with {original.default!r} elsewhere; declare it "
-            "once and import it, or rename one."
+            f"parameter {name!r} is declared with {default!r} here and with {original.default!r} elsewhere",
+            "declare it once and import it, or rename one.",
         )
     _declared[name] = declaration
     return default if declaration.given is None else _read(declaration, type(default))
@@ -70,5 +72,8 @@ def _read(declaration: Parameter, kind: type[Value]) -> Value:
     except ValidationError as error:
         raise SettingsError(
             f"{declaration.variable}={declaration.given!r} is no {kind.__name__}, which parameter {declaration.name!r} "
-            f"is ({declaration.default!r} in the code); correct it, or unset it."
+            f"is ({declaration.default!r} in the code)",
+            "correct it, or unset it.",
+            field=declaration.variable,
+            value=declaration.given,
         ) from error

@@ -50,7 +50,7 @@ def _table(file: Path) -> dict[str, object] | None:
     try:
         tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{str(file)!r} cannot be read: {error}. Correct it.") from error
+        raise SettingsError(f"{str(file)!r} cannot be read: {error}.", "Correct it.", value=str(file)) from error
     table = tool.get("tidemark") if isinstance(tool, dict) else None
     if table is None:
         return None
@@ -58,7 +58,8 @@ def _table(file: Path) -> dict[str, object] | None:
     if unknown:
         raise SettingsError(
             f"[tool.tidemark] in {str(file)!r} has {', '.join(map(repr, unknown))}, which is nothing; it may have: "
-            f"{', '.join(_KEYS)}."
+            f"{', '.join(_KEYS)}.",
+            choices=tuple(_KEYS),
         )
     return dict(table)
 
@@ -69,5 +70,5 @@ def _value(file: Path, name: str, value: object) -> str:
     names = [value] if isinstance(value, str) else value
     if name == "lake" or not isinstance(names, Iterable) or not all(isinstance(each, str) for each in names):
         wanted = "a path or URI" if name == "lake" else 'a list of packages, such as ["acme.pipelines"]'
-        raise SettingsError(f"{name} = {value!r} in [tool.tidemark] of {str(file)!r} must be {wanted}; correct it.")
+        raise SettingsError(f"{name} = {value!r} in [tool.tidemark] of {str(file)!r} must be {wanted}", "correct it.")
     return ",".join(map(str, names))

@@ -95,7 +95,12 @@ class Settings(BaseSettings):
         if self.conf_file is None:
             return {}
         if not self.conf_file.is_file():
-            raise SettingsError(f"TIDEMARK_CONF_FILE={str(self.conf_file)!r} is no file; correct or unset it.")
+            raise SettingsError(
+                f"TIDEMARK_CONF_FILE={str(self.conf_file)!r} is no file",
+                "correct or unset it.",
+                field="TIDEMARK_CONF_FILE",
+                value=str(self.conf_file),
+            )
         entries: dict[str, str] = {}
         for line in self.conf_file.read_text().splitlines():
             text = line.strip()
@@ -103,7 +108,7 @@ class Settings(BaseSettings):
                 continue
             key, _, value = text.replace("=", " ", 1).partition(" ") if "=" in text.split()[0] else text.partition(" ")
             if not value.strip():
-                raise SettingsError(f"line {line!r} of {self.conf_file} has no value; write 'spark.key value'.")
+                raise SettingsError(f"line {line!r} of {self.conf_file} has no value", "write 'spark.key value'.")
             entries[key.strip()] = value.strip()
         return entries
 
@@ -113,7 +118,13 @@ def _one_of(name: str, value: str, valid: tuple[str, ...]) -> str:
     for each in valid:
         if each.lower() == value.lower():
             return each
-    raise SettingsError(f"{name}={value!r} is none of {', '.join(valid)}; set it to one of them, or unset it.")
+    raise SettingsError(
+        f"{name}={value!r} is none of {', '.join(valid)}",
+        "set it to one of them, or unset it.",
+        field=name,
+        value=value,
+        choices=tuple(valid),
+    )
 
 
 def _from_environment() -> list[tuple[str, str]]:

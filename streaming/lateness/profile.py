@@ -92,7 +92,9 @@ def profile(
         if not per_batch.numbers.size:
             raise OperatorError(
                 f"no row of {view.of.name!r} is in a window of view {view.name!r} yet, so nothing can be said of its "
-                f"lateness; run `tidemark run {view.of.name}` when data has arrived."
+                f"lateness",
+                f"run `tidemark run {view.of.name}` when data has arrived.",
+                operator=view.name,
             )
         groups = _groups(rows, view)
         per_first = Counts.of(_triples(groups.groupBy("first", "end").agg(F.count(F.lit(1)))))

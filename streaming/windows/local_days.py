@@ -28,7 +28,9 @@ class LocalDays(AtMostOneWindow):
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise DeclarationError(
-                f"{self.zone!r} is no time zone; write a name of the IANA database, such as 'Europe/Paris'."
+                f"{self.zone!r} is no time zone",
+                "write a name of the IANA database, such as 'Europe/Paris'.",
+                value=self.zone,
             ) from error
 
     @property

@@ -28,8 +28,8 @@ class Periodic(Window):
         length(f"a {type(self).__name__.lower()} window", "size", self.size)
         if abs(self._offset) >= interval(self.period):
             raise DeclarationError(
-                f"offset {self.offset!r} is not smaller than {self.period!r}, after which windows repeat; use the "
-                "remainder."
+                f"offset {self.offset!r} is not smaller than {self.period!r}, after which windows repeat",
+                "use the remainder.",
             )
 
     @property

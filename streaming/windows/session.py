@@ -43,7 +43,9 @@ class SessionWindow(AtMostOneWindow):
         if (self.gap is None) == (self.seconds_of is None):
             raise DeclarationError(
                 f"SessionWindow(gap={self.gap!r}, seconds_of={self.seconds_of!r}): give exactly one of the two, such "
-                "as gap='15 minutes'."
+                "as gap='15 minutes'.",
+                field="gap",
+                value=self.gap,
             )
         if self.gap is not None:
             length("a session", "gap", self.gap)

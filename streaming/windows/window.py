@@ -181,8 +181,10 @@ def length(kind: str, name: str, text: str) -> timedelta:
     parsed = interval(text)
     if not timedelta() < parsed <= MOST_REACH:
         raise DeclarationError(
-            f"{name}={text!r} of {kind} is {'empty' if not parsed else 'too long'}; give it a length, such as "
-            f"'15 minutes', of at most {MOST_REACH.days} days."
+            f"{name}={text!r} of {kind} is {'empty' if not parsed else 'too long'}",
+            f"give it a length, such as '15 minutes', of at most {MOST_REACH.days} days.",
+            field=name,
+            value=text,
         )
     return parsed
 

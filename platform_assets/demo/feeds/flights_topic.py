@@ -67,7 +67,7 @@ def _send(servers: str, topic: str, partition: int, departures: Sequence[Departu
         producer.poll(0)
     if producer.flush(_WITHIN) or refused:
         why = refused[0] if refused else f"{servers} took longer than {_WITHIN:.0f} s"
-        raise FeedError(f"not all flights got into topic {topic!r}: {why}; feed again, which sends what is missing.")
+        raise FeedError(f"not all flights got into topic {topic!r}: {why}", "feed again, which sends what is missing.")
     return len(new)
 
 
@@ -85,7 +85,7 @@ def _held(servers: str, topic: str, partition: int) -> Counter[str]:
         while lines.total() < end:
             records = consumer.consume(end - lines.total(), timeout=_WITHIN)
             if not records:
-                raise FeedError(f"topic {topic!r} cannot be read to its end; feed again.")
+                raise FeedError(f"topic {topic!r} cannot be read to its end", "feed again.")
             lines.update(bytes(record.value() or b"").decode() for record in records)
         return lines
     finally:

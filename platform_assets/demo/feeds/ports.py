@@ -29,7 +29,8 @@ def free_ports(number: int) -> list[int]:
     if len(ports) < number:
         raise FeedError(
             f"{number} free ports are asked for, and of those from {_BELOW_EPHEMERAL[0]} to {_BELOW_EPHEMERAL[-1]} "
-            f"{len(ports)} are free on this machine; stop servers that you no longer need"
+            f"{len(ports)} are free on this machine",
+            "stop servers that you no longer need",
         )
     return ports
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from streaming.base import (
     INGESTED_AT,
     ORIGIN,
+    BadName,
     DeclarationError,
     check_column_name,
     check_condition,
@@ -135,11 +136,11 @@ def check_folder(what: str, name: str) -> None:
     """Refuse a `name` that cannot be a folder in the root of the lake.
 
     Raises:
-        DeclarationError: it is no name, or the lake keeps that folder for itself.
+        BadName: it is no name, or the lake keeps that folder for itself.
     """
     check_name(what, name)
     if name in _KEPT:
-        raise DeclarationError(
+        raise BadName(
             f"{name!r} cannot name a {what}: the lake keeps {', '.join(_KEPT)} for itself.", "Rename it.", value=name
         )
 

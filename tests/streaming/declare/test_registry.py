@@ -41,11 +41,11 @@ BROKEN = {
     "a message of two lines": ("raise ValueError('one\\ntwo')\n", 1, "ValueError: one two"),
     "no message": ("assert False\n", 1, "AssertionError: it says nothing more"),
     "a library raises": ("import json\njson.loads('{')\n", 2, "JSONDecodeError: Expecting property name enclosed in"),
-    "a declaration is refused": ("from streaming import Tumbling\nTumbling(\n'soon')\n", 2, "DeclarationError: 'soon'"),
+    "a declaration is refused": ("from streaming import Tumbling\nTumbling(\n'soon')\n", 2, "BadInterval: 'soon'"),
     "a name that the lake keeps": (
         pipeline_module("quality", "orders"),
         6,
-        "DeclarationError: 'quality' cannot name a",
+        "BadName: 'quality' cannot name a",
     ),
 }
 

@@ -12,7 +12,7 @@ from quality.find import (
     streams_read,
     suites_for,
 )
-from quality.gate import open_gate, reasons_of, reasons_to_close
+from quality.gate import open_gate, reasons_of, reasons_to_close, warnings_of, warnings_on
 from quality.judging import judge, judge_frame, judge_table
 from quality.pins import Pin, Pins, pin
 from quality.runner import ExpectationResult, run_suite

@@ -6,26 +6,37 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, get_args
 
 from quality.errors import SuiteError
 
 QUERY = "UnexpectedRowsExpectation"
+Level = Literal["error", "warn"]
+"""The weight of an expectation that is not met: `error` closes the gate, `warn` is told and lets pass."""
 
 
 @dataclass(frozen=True)
 class Expectation:
     """One named expectation: `kind` is a class of Great Expectations, `arguments` (JSON values) are what it takes.
 
-    `meaning` is one line for people.
+    `meaning` is one line for people. A `level` of `warn` does not close the gate where the data do not meet it; what
+    could not be computed does, at either level. It is no part of the question, so verdicts stand when it is changed.
+
+    Raises:
+        SuiteError: there is no such level.
     """
 
     name: str
     meaning: str
     kind: str
     arguments: Mapping[str, Any]
+    level: Level = "error"
 
     def __post_init__(self) -> None:
+        if self.level not in get_args(Level):
+            raise SuiteError(
+                f"level {self.level!r} of expectation {self.name!r} is none; choose from {', '.join(get_args(Level))}."
+            )
         object.__setattr__(self, "arguments", MappingProxyType(dict(self.arguments)))
 
     @property
@@ -60,23 +71,23 @@ class Suite:
         return Suite((*self.expectations, *more), self.only)
 
 
-def always(name: str, condition: str, meaning: str) -> Expectation:
+def always(name: str, condition: str, meaning: str, *, level: Level = "error") -> Expectation:
     """Every row satisfies the SQL `condition`; where that is null, the row breaks it."""
     query = f"SELECT * FROM {{batch}} WHERE NOT coalesce(({condition}), false)"
-    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query})
+    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query}, level)
 
 
-def nothing_from(name: str, query: str, meaning: str) -> Expectation:
+def nothing_from(name: str, query: str, meaning: str, *, level: Level = "error") -> Expectation:
     """The SQL `query`, which calls the table `{batch}`, has no rows; those it has are the defects."""
-    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query})
+    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query}, level)
 
 
-def unique(name: str, columns: Sequence[str]) -> Expectation:
+def unique(name: str, columns: Sequence[str], *, level: Level = "error") -> Expectation:
     """No two rows agree in all of `columns`; null equals null."""
     key = ", ".join(columns)
     # GX's own kinds would leave out nulls, and take one or two columns only.
     repeated = f"SELECT {key}, count(*) AS times FROM {{batch}} GROUP BY {key} HAVING count(*) > 1"
-    return nothing_from(name, repeated, f"one row per {key}")
+    return nothing_from(name, repeated, f"one row per {key}", level=level)
 
 
 def of_type(column: str, spark_type: str) -> Expectation:
@@ -106,6 +117,6 @@ def of_types(name: str, types: Mapping[str, str]) -> Expectation:
     return nothing_from(name, query, f"every column has its type: {', '.join(types)}")
 
 
-def mostly_absent(name: str, column: str, share: float, meaning: str) -> Expectation:
+def mostly_absent(name: str, column: str, share: float, meaning: str, *, level: Level = "error") -> Expectation:
     """`column` is null in at least the `share` (0 to 1) of the rows."""
-    return Expectation(name, meaning, "ExpectColumnValuesToBeNull", {"column": column, "mostly": share})
+    return Expectation(name, meaning, "ExpectColumnValuesToBeNull", {"column": column, "mostly": share}, level)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 
 from pyspark.sql import SparkSession
 
 from quality.errors import GateClosed, QualityError, Reason, Why
-from quality.expectations import Expectation, Suite
+from quality.expectations import Expectation, Level, Suite
 from quality.find import (
     operators_read,
     optional_roles,
@@ -96,13 +96,42 @@ def reasons_to_close(
 def reasons_of(
     suite: Suite, subject: Subject, stored: Mapping[str, Verdict], others: Iterable[Verdict] = ()
 ) -> list[Reason]:
-    """The reasons against `subject` by the `stored` verdicts on it; `others` (any version) tell stale from missing."""
+    """The reasons against `subject` by the `stored` verdicts on it; `others` (any version) tell stale from missing.
+
+    An expectation that only warns is none where the data do not meet it: see `warnings_of`.
+    """
+    return [reason for level, reason in _reasons(suite, subject, stored, others) if not _warns(level, reason)]
+
+
+def warnings_of(suite: Suite, subject: Subject, stored: Mapping[str, Verdict]) -> list[Reason]:
+    """The expectations that only warn and that `subject` does not meet, by the `stored` verdicts on it."""
+    return [reason for level, reason in _reasons(suite, subject, stored) if _warns(level, reason)]
+
+
+def warnings_on(
+    lake: Lake, pipeline: Pipeline, pins: Pins, reads: Collection[Operator | Stream] = ()
+) -> Iterator[Reason]:
+    """The warnings on the pinned versions, tables in the order of their suites; `reads`: as `reasons_to_close` says."""
+    roles = roles_read(pipeline, reads)
+    for role, suite in suites_for(pipeline).items():
+        pin = pins.pin(role) if role in roles else None
+        if pin is not None:
+            yield from warnings_of(suite, pin.subject, verdicts_for(lake, pin.table, pin.version))
+
+
+def _reasons(
+    suite: Suite, subject: Subject, stored: Mapping[str, Verdict], others: Iterable[Verdict] = ()
+) -> Iterator[tuple[Level, Reason]]:
     elsewhere = {verdict.expectation: verdict for verdict in others}
-    reasons = (
-        _reason(expectation, subject, stored.get(expectation.name) or elsewhere.get(expectation.name))
-        for expectation in suite.expectations
-    )
-    return [reason for reason in reasons if reason is not None]
+    for expectation in suite.expectations:
+        verdict = stored.get(expectation.name) or elsewhere.get(expectation.name)
+        reason = _reason(expectation, subject, verdict)
+        if reason is not None:
+            yield expectation.level, reason
+
+
+def _warns(level: Level, reason: Reason) -> bool:
+    return level == "warn" and reason.why == "failed"
 
 
 def _reason(expectation: Expectation, subject: Subject, verdict: Verdict | None) -> Reason | None:

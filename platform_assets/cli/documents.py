@@ -136,7 +136,7 @@ class VerdictDocument(BaseModel):
 
 
 class ReasonDocument(BaseModel):
-    """Why the gate is closed; see `quality.Reason`."""
+    """Why the gate is closed, or what it let pass with a warning; see `quality.Reason`."""
 
     why: str
     table: str
@@ -165,6 +165,7 @@ class ReportDocument(Document):
     dimensions: dict[str, int] = {}
     chart: str | None = None
     verdicts: list[VerdictDocument] = []
+    warnings: list[ReasonDocument] = []
     code: str | None = None
     reasons: list[ReasonDocument] = []
     as_of: dict[str, int] | None = None
@@ -197,6 +198,7 @@ class ReportDocument(Document):
             dimensions={name: pin.version for name, pin in published.dimensions.items()},
             chart=published.png,
             verdicts=[VerdictDocument.model_validate(each, from_attributes=True) for each in published.verdicts],
+            warnings=[ReasonDocument.model_validate(each, from_attributes=True) for each in published.warnings],
         )
 
     @classmethod

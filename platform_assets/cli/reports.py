@@ -66,6 +66,8 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
         print_table(console, table, title)
     for note in published.footnotes:
         console.print(f"note: {note}", highlight=False)
+    for warning in published.warnings:
+        console.print(f"warning: {warning.text}", highlight=False, markup=False, soft_wrap=True)
     for path in _files(published):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     next_step(console, f"tidemark audit {declared.pipeline.name}", "proves every number again from the log.")

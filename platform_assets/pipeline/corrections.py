@@ -104,7 +104,8 @@ def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
             for evaluation in evaluate(spark.spark_session, where, context.run_id):
                 context.log_event(evaluation)  # type: ignore[arg-type]
                 broke = f"{evaluation.check_name} is broken: {evaluation.description}"
-                failed += [] if evaluation.passed else [broke]
+                warns = evaluation.severity == dg.AssetCheckSeverity.WARN
+                failed += [] if evaluation.passed or warns else [broke]
             if failed:
                 raise dg.Failure(f"corrections of {operator.name}: {'; '.join(failed)}", allow_retries=False)
 

@@ -34,6 +34,8 @@ from quality import (
     open_gate,
     pin,
     reasons_of,
+    warnings_of,
+    warnings_on,
 )
 from quality.tables import table_id, table_name, write_rows
 from streaming.base import utc_now
@@ -46,7 +48,8 @@ class Published:
     """The outcome of publishing: version, rows and files per section by table (`on_time_performance`), and the chart.
 
     `frames` are the queries that computed the rows, `verdicts` those on the sections, `pins` and `dimensions` the
-    versions that were read, `footnotes` what a reader must know.
+    versions that were read, `footnotes` what a reader must know, `warnings` the expectations that are not met of those
+    that let pass.
     """
 
     report: str
@@ -60,6 +63,7 @@ class Published:
     verdicts: tuple[Verdict, ...]
     footnotes: tuple[str, ...]
     dimensions: Mapping[str, Pin]
+    warnings: tuple[Reason, ...] = ()
 
 
 def judge_and_publish(
@@ -102,7 +106,8 @@ def publish(
     """
     open_gate(spark, lake, report.pipeline, pins, reads=report.reads)
     dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
-    _judge_dimensions(spark, lake, report, dimensions, run_id, now)
+    warnings = [*warnings_on(lake, report.pipeline, pins, report.reads)]
+    warnings += _judge_dimensions(spark, lake, report, dimensions, run_id, now)
     sources = Sources(spark, lake, report.pipeline, pins, dimensions, report.reads)
     frames = {section.table: section.rows(sources) for section in report.sections}
     tables = {name: frame.toArrow() for name, frame in frames.items()}
@@ -112,7 +117,7 @@ def publish(
             f"Bring more data, or close what is open with `tidemark run {report.pipeline.name} --end-of-input`.",
             report=report.name,
         )
-    verdicts = _judge_sections(lake, report, sources, tables, run_id, now)
+    verdicts, of_sections = _judge_sections(lake, report, sources, tables, run_id, now)
     chart = None if report.chart is None else f"{report.name}.png"
     files = {
         section.table: _files(section, tables[section.table], sources.footnotes, chart) for section in report.sections
@@ -156,6 +161,7 @@ def publish(
         tuple(verdicts),
         sources.footnotes,
         dimensions,
+        (*warnings, *of_sections),
     )
 
 
@@ -186,14 +192,18 @@ def _judge_dimensions(
     pins: Mapping[str, Pin],
     run_id: str,
     now: Callable[[], datetime],
-) -> None:
+) -> list[Reason]:
+    """The warnings on the dimensions; raises where the gate is closed to one."""
     reasons: list[Reason] = []
+    warnings: list[Reason] = []
     for dimension in report.dimensions:
         pin = pins[dimension.name]
-        verdicts = judge_table(spark, lake, pin, dimension.suite, run_id, now)
-        reasons += reasons_of(dimension.suite, pin.subject, {verdict.expectation: verdict for verdict in verdicts})
+        judged = {each.expectation: each for each in judge_table(spark, lake, pin, dimension.suite, run_id, now)}
+        reasons += reasons_of(dimension.suite, pin.subject, judged)
+        warnings += warnings_of(dimension.suite, pin.subject, judged)
     if reasons:
         raise GateClosed(reasons, "Nothing was published. Correct the dimension at its place, or its expectations.")
+    return warnings
 
 
 def _judge_sections(
@@ -203,9 +213,11 @@ def _judge_sections(
     tables: Mapping[str, pa.Table],
     run_id: str,
     now: Callable[[], datetime],
-) -> list[Verdict]:
+) -> tuple[list[Verdict], list[Reason]]:
+    """The verdicts on the sections, and the warnings among them; raises where the gate is closed to one."""
     verdicts: list[Verdict] = []
     reasons: list[Reason] = []
+    warnings: list[Reason] = []
     for section in report.sections:
         subject = _next_version(lake, section)
         suite = section.suite(sources)
@@ -220,10 +232,12 @@ def _judge_sections(
             now,
         )
         verdicts += section_verdicts
-        reasons += reasons_of(suite, subject, {verdict.expectation: verdict for verdict in section_verdicts})
+        judged = {verdict.expectation: verdict for verdict in section_verdicts}
+        reasons += reasons_of(suite, subject, judged)
+        warnings += warnings_of(suite, subject, judged)
     if reasons:
         raise GateClosed(reasons, "Nothing was published; the report before this one stays as it was.")
-    return verdicts
+    return verdicts, warnings
 
 
 def _next_version(lake: Lake, section: Section) -> Subject:

@@ -140,6 +140,7 @@ Kind = Literal[
     "trend_hours",
     # Sensors and schedules
     "arrivals",
+    "commits",
     "corrections_hourly",
     "follows",
     "keeper",

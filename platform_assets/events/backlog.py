@@ -58,6 +58,12 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[PendingDay], 
     }
 
 
+def backlog_as_counted(instance: dg.DagsterInstance, operator: Operator) -> dict[str, Any]:
+    """The newest count of late pairs as metadata, for an event that counts none; nothing where there is no count."""
+    counted = _newest_count(instance, operator)
+    return {} if counted is None else {_LATE: counted}
+
+
 def settled_now(lake: Lake, operator: Operator) -> dict[str, Any]:
     """That every late pair up to the newest batches is corrected, as metadata; nothing while a log is empty.
 
@@ -159,7 +165,7 @@ def _valid_count(instance: dg.DagsterInstance, lake: Lake, view: Windowed, log: 
     return counted if corrections is None or corrections == _table_id(lake.corrections(view)) else None
 
 
-def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any] | None:
+def _newest_count(instance: dg.DagsterInstance, view: Operator) -> dict[str, Any] | None:
     """Drains materialize the count, corrections observe it."""
     records = [
         *instance.fetch_materializations(late_key(view), limit=1).records,

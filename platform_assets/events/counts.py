@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -16,7 +17,7 @@ from platform_assets.partitions import add_days
 from streaming import Lake, Stream, Windowed, plan
 from streaming.base import WINDOW
 from streaming.declare import FAILED, LATE, Operator, TwoSided
-from streaming.log import head, read_batches, read_log, rejected
+from streaming.log import Batch, head, read_batches, read_log, rejected
 from streaming.operators import runtime_of
 from streaming.tables import days_of, delta
 from streaming.views import corrected_through, possible_pairs
@@ -25,21 +26,26 @@ from streaming.views import corrected_through, possible_pairs
 def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str, Any]:
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
-    batches = read_batches(lake, stream)
-    total = sum(batch.rejected_left for batch in batches)
-    read = sum(batch.rows_left for batch in batches)
-    repaired = sum(batch.rows_left for batch in batches if batch.cause == "repair")
-    total, read = total - repaired, read - repaired
-    if total:
+    numbers = rejected_numbers(read_batches(lake, stream))
+    if numbers["dagster/row_count"]:
         rows = rejected(read_log(spark, lake, stream))
         rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
         reasons = {row[0]: row[1] for row in rules.orderBy(F.desc("count")).collect()}
     return {
-        "dagster/row_count": total,
+        **numbers,
         "dagster/uri": dg.MetadataValue.path(lake.log(stream)),
         "reasons": counted("rule", reasons),
-        "rejected_share": total / read if read else 0.0,
     }
+
+
+def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
+    """The rejected rows of a log that are not repaired, and their share of all rows, as its commits tell."""
+    total = read = 0
+    for batch in batches:
+        # Repaired rows are in the log twice: once rejected, once valid.
+        total += batch.rejected_left - (batch.rows_left if batch.cause == "repair" else 0)
+        read += 0 if batch.cause == "repair" else batch.rows_left
+    return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0}
 
 
 def count_failed(spark: SparkSession, lake: Lake, operator: Operator) -> dict[str, Any]:

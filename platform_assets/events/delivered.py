@@ -10,7 +10,7 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.events.evaluations import evaluations_of, last_evaluation
 from platform_assets.partitions import add_days
-from streaming import Lake, Pipeline
+from streaming import Delivery, Lake, Pipeline
 from streaming.base import utc_now
 from streaming.deliveries import DeliveryRuntime, days_to_deliver, why_not_by_day
 
@@ -31,17 +31,26 @@ def report_deliveries(
         key = keys.delivery_key(delivery)
         metadata = delivery_metadata(DeliveryRuntime(delivery, lake, utc_now))
         why = waiting.get(delivery.name)
-        if metadata:
-            _report_dead_letters(instance, key, metadata["dead_letters"])
         if why:
+            if metadata:
+                _report_dead_letters(instance, key, metadata["dead_letters"])
             observation = dg.AssetObservation(key, metadata={**metadata, "waiting": why})
             instance.report_runless_asset_event(observation)
         elif metadata:
-            instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
-            if not why_not_by_day(delivery):
-                for day in add_days(instance, delivery, days_to_deliver(lake, delivery)):
-                    materialization = dg.AssetMaterialization(key, partition=day, metadata=metadata)
-                    instance.report_runless_asset_event(materialization)
+            report_delivery(instance, lake, delivery, metadata)
+
+
+def report_delivery(instance: dg.DagsterInstance, lake: Lake, delivery: Delivery, metadata: Mapping[str, Any]) -> None:
+    """A materialization of a delivery that has begun, of each day that it can repeat and is new, and its dead letters.
+
+    `metadata`: as `delivery_metadata` has it.
+    """
+    key = keys.delivery_key(delivery)
+    _report_dead_letters(instance, key, metadata["dead_letters"])
+    instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
+    if not why_not_by_day(delivery):
+        for day in add_days(instance, delivery, days_to_deliver(lake, delivery)):
+            instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=day, metadata=metadata))
 
 
 def dead_letters_result(key: dg.AssetKey, dead: int) -> dg.AssetCheckResult:

@@ -12,7 +12,7 @@ from platform_assets import keys
 from platform_assets.events.alerts import alert_checks, alert_sensor
 from platform_assets.events.evaluations import evaluations_of
 from platform_assets.events.trends import trend_asset, trend_schedule
-from platform_assets.pipeline.checks import check_table, table_checks
+from platform_assets.pipeline.checks import check_table, roles, table_checks
 from platform_assets.pipeline.corrections import Evaluate, corrections_asset
 from platform_assets.pipeline.deliveries import delivery_assets, delivery_checks, reconciliation_schedule
 from platform_assets.pipeline.drain import current_assets, drain_assets
@@ -22,11 +22,11 @@ from platform_assets.pipeline.repair import repair_job
 from platform_assets.pipeline.reports import dimension_assets, report_asset, report_checks
 from platform_assets.pipeline.savepoints import savepoint_jobs
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
-from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
+from platform_assets.pipeline.sensors import backlog_sensor, commits_sensor, report_sensor
 from platform_assets.pipeline.sources import arrivals_sensor, source_assets
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
 from platform_assets.reports.report import Report
-from quality import Suite, judged_tables, role_of_corrections, role_of_log, suites_for
+from quality import Suite, role_of_corrections, suites_for
 from streaming import Lake, Pipeline
 from streaming.declare import Operator
 
@@ -68,6 +68,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             backlog_sensor(pipeline, corrections),
             keeper_sensor(pipeline, stream),
             alert_sensor(pipeline),
+            commits_sensor(pipeline, reports),
         ],
         schedules=[
             corrections_schedule(pipeline, corrections),
@@ -87,15 +88,6 @@ def _report_definitions(report: Report, after: Sequence[AssetJob | dg.JobDefinit
         jobs=[job],
         sensors=[report_sensor(report, job, after)],
     )
-
-
-def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
-    """The judged tables of a pipeline: their role in the quality room and their asset."""
-    logs = {role_of_log(pipeline, stream): keys.log_key(stream) for stream in pipeline.streams}
-    results = {
-        role: keys.table_key(operator, table.suffix) for role, (operator, table) in judged_tables(pipeline).items()
-    }
-    return logs | results
 
 
 def _checks_of_corrections(pipeline: Pipeline, operator: Operator, suites: dict[str, Suite]) -> Evaluate:

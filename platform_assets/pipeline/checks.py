@@ -7,7 +7,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from platform_assets.events.evaluations import evaluations_of, last_evaluation
-from platform_assets.keys import dagster_name, table_key
+from platform_assets.keys import dagster_name, log_key, table_key
 from platform_assets.resources import LakeResource, SparkResource
 from quality import (
     Expectation,
@@ -19,6 +19,7 @@ from quality import (
     judged_tables,
     pin,
     reasons_of,
+    role_of_log,
     roles_read,
     suites_for,
     verdicts_for,
@@ -31,6 +32,13 @@ from streaming.tables import delta
 Judged = Mapping[str, dg.AssetCheckResult]
 
 _NOT_DUE = "nothing to check: no row has called for it yet"
+
+
+def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
+    """The judged tables of a pipeline: their role in the quality room and their asset."""
+    logs = {role_of_log(pipeline, stream): log_key(stream) for stream in pipeline.streams}
+    results = {role: table_key(operator, table.suffix) for role, (operator, table) in judged_tables(pipeline).items()}
+    return logs | results
 
 
 def table_checks(pipeline: Pipeline, role: str, key: dg.AssetKey, suite: Suite) -> dg.AssetChecksDefinition:
@@ -94,6 +102,22 @@ def report_not_due(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline)
                 instance.report_runless_asset_event(evaluation)
 
 
+def report_verdicts(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> None:
+    """Evaluate the checks of which a verdict on the newest version is stored that the instance was not told of."""
+    try:
+        pins = pin(lake, pipeline)
+    except NotBuiltYet:
+        return
+    suites, places = suites_for(pipeline), roles(pipeline)
+    for pinned in (each for each in pins.tables if each.role in suites.keys() & places.keys()):
+        stored = verdicts_for(lake, pinned.table, pinned.version)
+        results = results_of(suites[pinned.role], places[pinned.role], stored)
+        for evaluation in evaluations_of(result for name, result in results.items() if name in stored):
+            last_check = last_evaluation(instance, evaluation.asset_check_key)
+            if last_check is None or last_check.metadata.get("judged_at") != evaluation.metadata["judged_at"]:
+                instance.report_runless_asset_event(evaluation)
+
+
 def judge_missing(
     spark: SparkSession,
     lake: Lake,
@@ -109,7 +133,10 @@ def judge_missing(
 
 
 def results_of(suite: Suite, key: dg.AssetKey, verdicts: Mapping[str, Verdict]) -> Judged:
-    """The verdicts as check results: anything but `passed` is an error, also what could not be computed."""
+    """The verdicts as check results: anything but `passed` is an error, but for what the level makes a warning.
+
+    What could not be computed is an error at either level.
+    """
     return {e.name: _result(e, key, verdicts.get(e.name)) for e in suite.expectations}
 
 
@@ -141,11 +168,12 @@ def _result(expectation: Expectation, key: dg.AssetKey, verdict: Verdict | None)
             # A number beside the words: Dagster plots numbers only.
             **({} if verdict.value is None else {"observed_value": _number(verdict.value)}),
         }
+    warns = expectation.level == "warn" and verdict is not None and verdict.outcome == "failed"
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=expectation.name,
         passed=verdict is not None and verdict.outcome == "passed",
-        severity=dg.AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR,
         description=description,
         metadata=metadata,
     )

@@ -50,13 +50,14 @@ class Sources:
         return self.log_of(self.pipeline.stream)
 
     def log_of(self, stream: Stream) -> DataFrame:
-        """The event log of a stream.
+        """The rows of a stream that arrived, valid or rejected: its event log without the heartbeats of its clock.
 
         Raises:
             DeclarationError: the report declares that it reads others; likewise of operators.
         """
         self._check_reads(stream, streams_read(self.pipeline, self.reads))
-        return read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)
+        log = read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)
+        return log.where(F.col("_origin").isNotNull())
 
     def first(self, operator: Operator) -> DataFrame:
         """The operator's own table: of views, window joins and co-groups the first results, of a join its pairs."""

@@ -27,6 +27,7 @@ from streaming import agg
 from streaming.base.errors import DeclarationError
 from streaming.declare import Pipeline, Windowed
 from streaming.lake.lake import Lake
+from streaming.log import read_log
 from streaming.windows import Tumbling
 from tests.support.postgres import run as sql
 from tests.support.runs import run
@@ -98,6 +99,24 @@ def test_a_report_is_made_of_one_version_of_its_dimension_and_says_which(spark: 
     with pytest.raises(GateClosed, match=r"'unique_key' on dimensions/shops version 2 failed: .*order_id=b, times=2"):
         judge_and_publish(spark, lake, report, "run-3")
     assert read_publication(lake, "by_shop") == publication
+
+
+def test_the_log_of_a_report_has_the_rows_that_arrived_and_no_heartbeat(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, [order("a", 10.5), {"order_id": "b", "amount": 1}], end_of_input=True)
+    assert read_log(spark, lake, orders).count() == 3
+    log = Sources(spark, lake, pipeline, pin(lake, pipeline)).log
+    assert sorted((row["order_id"], row["_rejected"] is None) for row in log.collect()) == [("a", True), ("b", False)]
+
+
+def test_a_dimension_that_only_warns_is_published_with_the_warning(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, [order("a", 10.5)], end_of_input=True)
+    put(lake, "order_id,shop\na,NA\n")
+    known = always("shop_known", "shop <> 'NA'", "every order has a shop", level="warn")
+    mild = replace(report, dimensions=(replace(SHOPS, expectations=(known,)),))
+    published = judge_and_publish(spark, lake, mild, "run-1")
+    assert [(each.table, each.expectation) for each in published.warnings] == [("dimensions/shops", "shop_known")]
+    publication = read_publication(lake, "by_shop")
+    assert publication is not None and publication.run_id == "run-1"
 
 
 def test_the_same_content_is_no_new_version_and_other_columns_are_one(lake: Lake) -> None:

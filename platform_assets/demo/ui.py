@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from typing import NoReturn
@@ -18,13 +19,16 @@ HOST = "127.0.0.1"
 
 
 def start_ui(console: Console, port: int = 3000) -> NoReturn:
-    """Replace this process by `dagster dev`: the pages, the sensors and the schedules, until it is interrupted.
+    """Replace this process by `dagster dev`: pages, sensors and schedules, until it is interrupted or terminated.
 
     Raises:
         InstanceError: the port is taken.
     """
     command, environment = dagster_dev(port)
     console.print(f"Dagster on http://{HOST}:{port} in a few seconds; Ctrl-C stops it.")
+    # A shell without job control ignores SIGINT for what it starts in the background. That outlives `exec`, and
+    # Dagster takes SIGTERM as it takes SIGINT: it would ignore both.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execve(sys.executable, command, environment)
 
 

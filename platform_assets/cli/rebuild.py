@@ -13,6 +13,7 @@ from rich.status import Status
 from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import OperatorName, console, current_lake, find_operator, spark_session
 from platform_assets.cli.render import next_step
+from platform_assets.reports.errors import NothingToReport
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import broken_reports, declared_reports
@@ -96,6 +97,11 @@ def _publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
         try:
             judge_and_publish(spark, current_lake(), report, run_id=f"cli-{uuid4().hex[:12]}")
         except GateClosed as closed:
-            console.print(f"report {report.name} was not published again: {closed}", highlight=False, markup=False)
+            # The view is in place: its words would say of the whole command that nothing was done.
+            reasons = "; ".join(reason.text for reason in closed.reasons)
+            text = f"report {report.name} stays as it was, for its gate is closed: {reasons}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+        except NothingToReport:
+            console.print(f"report {report.name} stays as it was, for no window is closed yet.", highlight=False)
         else:
             console.print(f"report {report.name} is published again.", highlight=False)

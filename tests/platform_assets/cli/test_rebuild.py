@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.demo.pipelines import flights as declared
+from platform_assets.demo.suites import flights as suite
 from platform_assets.reports.publication import read_publication
+from quality import always
 from streaming.lake.lake import Lake
 from streaming.service.drain import drain
 from streaming.windows.periodic import Tumbling
@@ -48,7 +50,7 @@ def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
 
 @pytest.mark.long
 def test_a_report_that_was_published_is_published_again_from_the_view_that_was_built_anew(
-    spark: SparkSession, lake: Lake, tidemark: Tidemark
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     land_all(lake, declared.flights, FIRST, CLOSING, LATE_ON_1)
     drain(spark, lake, declared.pipeline, end_of_input=True)
@@ -60,3 +62,11 @@ def test_a_report_that_was_published_is_published_again_from_the_view_that_was_b
     assert code == 0 and "report on_time_performance is published again" in text
     after = read_publication(lake, "on_time_performance")
     assert before is not None and after is not None and after.run_id != before.run_id
+
+    # A gate that is closed keeps the report back, and takes nothing of the rebuild back.
+    refused = always("no_row_at_all", "false", "there is nothing")
+    monkeypatch.setattr(suite, "expectations", {"log": (refused,)})
+    code, text = tidemark("rebuild departures_by_origin")
+    assert code == 0 and "report on_time_performance stays as it was, for its gate is closed: " in text
+    assert "'no_row_at_all' on flights/log" in text and "Nothing was" not in text
+    assert read_publication(lake, "on_time_performance") == after

@@ -17,6 +17,7 @@ from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
 from platform_assets.cli.retention_documents import RetentionDocument
 from platform_assets.cli.stream_documents import StatusDocument
+from platform_assets.texts.positions import LogPosition, delivery_positions, log_positions
 from platform_assets.texts.receivers import receiver_line, receiver_table
 from platform_assets.texts.retention import told_horizons
 from platform_assets.texts.status import status_table
@@ -53,14 +54,28 @@ def status(
     def retention() -> Iterable[RetentionDocument]:
         return (each for pipeline in shown for each in RetentionDocument.all_of(lake, pipeline, declared))
 
+    def positions(overviews: Sequence[Overview]) -> Iterator[LogPosition]:
+        # The row of one that runs has the least watermark of its streams, and what waits for all.
+        for each in overviews:
+            yield from log_positions(lake, each.pipeline, waiting=not each.running)
+
     if as_json:
         overviews, broken = look_at_all(), broken_modules()
-        StatusDocument.of(lake.root, utc_now(), overviews, left(), broken, filters(), retention()).print()
+        StatusDocument.of(
+            lake.root, utc_now(), overviews, left(), broken, filters(), retention(), positions(overviews)
+        ).print()
         return
     print_broken(broken_modules())
     if not watch:
         overviews = look_at_all()
         console.print(_shown(overviews))
+        resting = [overview.pipeline for overview in overviews if not overview.running]
+        for position in positions(overviews):
+            several = len(find_pipeline(position.pipeline).streams) > 1
+            if several or position.pipeline in {pipeline.name for pipeline in resting}:
+                console.print(str(position), highlight=False, markup=False, soft_wrap=True)
+        for behind in (each for pipeline in resting for each in delivery_positions(lake, pipeline)):
+            console.print(str(behind), highlight=False, markup=False, soft_wrap=True)
         for pipeline, table, counts in filters():
             summary = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
             console.print(f"{pipeline.name}: filter of {table}: {summary}", highlight=False, soft_wrap=True)

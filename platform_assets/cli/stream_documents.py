@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from platform_assets.cli.documents import Document
 from platform_assets.cli.retention_documents import RetentionDocument
+from platform_assets.texts.positions import LogPosition
 from streaming.base import BrokenModule
 from streaming.declare import Pipeline
 from streaming.operations import UndeclaredTable
@@ -145,6 +146,19 @@ class FilterDocument(BaseModel):
     removed: int
 
 
+class LogDocument(BaseModel):
+    """The newest batch of a stream's log, the watermark after it, and what waits in its source, in words.
+
+    `waiting` is empty where the pipeline runs: its process says what waits.
+    """
+
+    pipeline: str
+    stream: str
+    newest_batch: int
+    watermark: datetime | None
+    waiting: str
+
+
 class BrokenModuleDocument(BaseModel):
     """A module that cannot be used, so that what it declares is missing."""
 
@@ -164,6 +178,7 @@ class StatusDocument(Document):
     broken_modules: list[BrokenModuleDocument]
     filters: list[FilterDocument]
     retention: list[RetentionDocument]
+    logs: list[LogDocument]
 
     @classmethod
     def of(
@@ -175,6 +190,7 @@ class StatusDocument(Document):
         broken: Iterable[BrokenModule],
         filters: Iterable[tuple[Pipeline, str, FilterCounts]],
         retention: Iterable[RetentionDocument],
+        logs: Iterable[LogPosition],
     ) -> StatusDocument:
         """The document of the streams as they are at an instant."""
         return cls(
@@ -194,6 +210,7 @@ class StatusDocument(Document):
                 for pipeline, table, counts in filters
             ],
             retention=[*retention],
+            logs=[LogDocument.model_validate(each, from_attributes=True) for each in logs],
         )
 
 

@@ -67,7 +67,7 @@ def look(lake: Lake, pipeline: Pipeline) -> Overview:
     status = control.read(SUPERVISOR, SupervisorStatus)
     receivers = tuple(receivers_of(lake, pipeline))
     if status is None:
-        why = f"it was never started here, in the lake {lake.root!r}"
+        why = f"`tidemark up` has never started it here, in the lake {lake.root!r}"
         return Overview(pipeline, "stopped", None, why, holder, 0, (), None, receivers)
     state, why = status.state, ""
     if status.state == "failed" and status.failures:

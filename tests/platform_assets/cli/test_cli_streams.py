@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from platform_assets.cli import streams
 from streaming.base.intervals import utc_now
@@ -31,7 +33,9 @@ from streaming.service.status import (
 )
 from streaming.sources.backlog import SourceBacklog
 from tests.platform_assets.conftest import Tidemark
+from tests.support.feeds import land_all
 from tests.support.pipelines.beats import pipeline
+from tests.support.runs import run
 
 STREAM = pipeline.stream
 PROJECT = Path(__file__).parents[3]
@@ -53,7 +57,7 @@ def test_a_lake_where_nothing_ever_ran_is_named_and_says_how_to_begin(lake: Lake
     code, text = tidemark("status")
     assert (
         code,
-        f"it was never started here, in the lake '{lake.root}'" in text,
+        f"`tidemark up` has never started it here, in the lake '{lake.root}'" in text,
         "Next: tidemark up beats" in text,
     ) == (0, True, True)
     code, text = tidemark("down")
@@ -62,6 +66,21 @@ def test_a_lake_where_nothing_ever_ran_is_named_and_says_how_to_begin(lake: Lake
     assert (code, f"stream 'beats' was never started here, in the lake '{lake.root}'" in text) == (1, True)
     code, text = tidemark("up beets")
     assert (code, "there is no pipeline 'beets'; declared are: beats" in text) == (1, True)
+
+
+def test_a_stream_that_single_runs_bring_on_tells_its_batch_its_watermark_and_what_waits(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark
+) -> None:
+    run(spark, lake, pipeline, [{"id": "a", "at": "2025-12-01T09:00:05Z", "value": 1}])
+    land_all(lake, STREAM, [{"id": "a", "at": "2025-12-01T09:00:09Z", "value": 1}])
+    code, text = tidemark("status")
+    assert code == 0
+    assert "beats: stream beats is at batch 0, watermark 2025-12-01 09:00:00; 1 files wait" in text
+    (log,) = json.loads(tidemark("status --json")[1])["logs"]
+    assert (log["newest_batch"], log["watermark"], log["waiting"]) == (0, "2025-12-01T09:00:00Z", "1 files wait")
+    # Of one that runs its row tells, which has the least watermark of its streams.
+    with take_lease(lake, STREAM, "stream"):
+        assert "is at batch" not in tidemark("status")[1]
 
 
 def test_a_running_stream_is_one_row_and_one_that_failed_says_why(lake: Lake, tidemark: Tidemark) -> None:

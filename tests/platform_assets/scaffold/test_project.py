@@ -116,7 +116,9 @@ def test_pieces_that_are_added_to_a_project_run_as_they_were_written(
 @pytest.mark.long
 @pytest.mark.processes
 def test_the_demos_pipelines_are_found_by_the_wheel_alone(environment: dict[str, str], tmp_path: Path) -> None:
-    assert "flights: it was never started here" in done(tmp_path, ["tidemark", "status", "flights"], environment)
+    assert "flights: `tidemark up` has never started it here" in done(
+        tmp_path, ["tidemark", "status", "flights"], environment
+    )
 
 
 def test_a_project_is_written_into_no_folder_that_has_something_in_it(tmp_path: Path) -> None:

@@ -25,6 +25,16 @@ def test_the_wheel_is_built_under_the_name_and_the_version_that_the_code_says() 
     assert tidemark.__version__ == RELEASE
 
 
+def test_each_python_that_is_taken_is_said_in_classifiers_and_a_project_takes_as_many(tmp_path: Path) -> None:
+    write_project(tmp_path / "acme", "acme")
+    taken = PYPROJECT["project"]["requires-python"]
+    lowest, above = (int(minor) for minor in re.fullmatch(r">=3\.(\d+),<3\.(\d+)", taken).groups())  # type: ignore[union-attr]
+    said = [each for each in PYPROJECT["project"]["classifiers"] if each.startswith("Programming Language :: Python")]
+    assert said == [f"Programming Language :: Python :: 3.{minor}" for minor in range(lowest, above)]
+    project = tomllib.loads((tmp_path / "acme" / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == taken
+
+
 def test_the_changelog_has_a_section_of_this_version() -> None:
     assert f"\n## [{RELEASE}]" in (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
 

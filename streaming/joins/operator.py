@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 
 from deltalake import DeltaTable
@@ -74,13 +74,28 @@ from streaming.operators import (
     whole_since,
 )
 from streaming.sources import PlacedRows, placed_rows
-from streaming.spark import as_json, exact_json, remembered
+from streaming.spark import Analysis, as_json, exact_json
 from streaming.tables import TimeRange, delta, merged, moved, shifted
 from streaming.windows import whole_days
 
 _SHORTEST = timedelta(seconds=1)
 _FEW = 20_000
 """Rows of a side, new ones and those near them, up to which it is cheaper to compare old ones with each other again."""
+
+
+class _JoinedAnalysis(Analysis[Joined]):
+    """A join over both logs, as Spark sees it."""
+
+    @cached_property
+    def sides(self) -> Mapping[Side, DataFrame]:
+        """No row of each side."""
+        streams: dict[Side, Stream] = {"left": self.of.left, "right": self.of.right}
+        return {side: side_rows(self.of, side, self.inputs[stream.name]) for side, stream in streams.items()}
+
+    @cached_property
+    def pairs(self) -> DataFrame:
+        """No pair."""
+        return pairs(self.of, self.sides["left"], self.sides["right"], "left")
 
 
 class JoinedSteps:
@@ -93,10 +108,7 @@ class JoinedSteps:
         self._streams = {"left": joined.left, "right": joined.right}
         logs = {stream.name: LogFiles(lake, stream) for stream in joined.reads}
         self._logs: dict[Side, LogFiles] = {"left": logs[joined.left.name], "right": logs[joined.right.name]}
-        key = ("joined", joined, tuple(log.columns() for log in self._logs.values()))
-        self._no_rows = remembered(
-            spark, key, lambda: {side: side_rows(joined, side, log.none(spark)) for side, log in self._logs.items()}
-        )
+        self._none = _JoinedAnalysis.once(spark, joined, {name: log.columns() for name, log in logs.items()})
         self._outputs = Outputs(lake, joined)
         self._ready: set[str] = set()
         # Finer ranges would hardly be shorter, once the bounds are added to them.
@@ -189,7 +201,7 @@ class JoinedSteps:
         if partners is not None:
             count = self._logs[other].rows_within(near, after.through[self._streams[other].name], self._width)
             candidates = unmatched(self._joined, side, candidates, partners, count)
-        return alone(self._joined, side, candidates, self._no_rows[other])
+        return alone(self._joined, side, candidates, self._none.sides[other])
 
     def _due_rows(self, side: Side, waited: Due, before: Progress, after: Progress) -> DataFrame | None:
         name = self._streams[side].name
@@ -235,7 +247,7 @@ class JoinedSteps:
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._joined, suffix)
         if suffix not in self._ready and not delta.exists(uri):
-            no_pairs = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left")
+            no_pairs = self._none.pairs
             create_table(self._lake, self._joined, suffix, results(self._joined, no_pairs, 0, EPOCH).schema)
         self._ready.add(suffix)
         return uri
@@ -263,13 +275,9 @@ def _widest(joined: Joined) -> timedelta:
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
 
-    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
-        joined = self.operator
-        left, right = (
-            side_rows(joined, "left", logs[joined.left.name]),
-            side_rows(joined, "right", logs[joined.right.name]),
-        )
-        _ = results(joined, pairs(joined, left, right, "left"), 0, EPOCH).schema
+    def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
+        none = _JoinedAnalysis.once(spark, self.operator, columns)
+        _ = results(self.operator, none.pairs, 0, EPOCH).schema
 
     def waiting(self) -> int:
         """Rows that it has not followed yet, and those of which the clocks do not say yet whether they stay alone."""

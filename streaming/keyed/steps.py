@@ -6,9 +6,10 @@ state is, and writes only the tables that are not that far yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Batches, Outputs, Progress, StateCleaner, Written, create_table
-from streaming.spark import lenient_session, remembered
+from streaming.spark import Analysis, lenient_session
 from streaming.tables import TaskFile, delta, storage
 
 _FIRST_DUE = "due"
@@ -36,6 +37,16 @@ _FIRST_DUE = "due"
 NEWEST_INSTANT = "written"
 """The number of an output that tells the newest instant in its rows, in microseconds: whoever follows them needs each
 step to write a later one, also where the machine's clock was set back."""
+
+
+class _KeyedAnalysis(Analysis[Keyed]):
+    """A keyed function over the log of its first stream, which has the columns of its keys, as Spark sees it."""
+
+    @cached_property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """The columns of each of its tables without the day, by suffix."""
+        (log,) = self.inputs.values()
+        return table_schemas(self.of, log)
 
 
 class KeyedSteps:
@@ -47,9 +58,8 @@ class KeyedSteps:
         self._keyed = keyed
         self._logs = {stream.name: LogFiles(lake, stream) for stream in keyed.streams}
         self._rules = None if keyed.rules is None else ControlRules(spark, lake, keyed.streams[0], keyed.rules)
-        log = self._logs[keyed.streams[0].name]
-        key = ("keyed", keyed, log.columns())
-        self._schemas = remembered(spark, key, lambda: table_schemas(keyed, log.none(spark)))
+        (first, log), *_ = self._logs.items()
+        self._schemas = _KeyedAnalysis.once(spark, keyed, {first: log.columns()}).schemas
         self._outputs = Outputs(lake, keyed, begins_at=STATE)
         self._cleaner = StateCleaner()
 

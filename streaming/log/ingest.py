@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from functools import partial
+from functools import cached_property
 
 from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
@@ -43,7 +43,7 @@ from streaming.log.batches import (
 from streaming.log.read import origin_type, with_origin
 from streaming.log.validate import RowValidator, check_expressions
 from streaming.sources import Memory, Reading
-from streaming.spark import query_id, refusal, remembered
+from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta
 
 QUERY = "log"
@@ -79,9 +79,8 @@ class Ingest:
         self._counts = counts
         self._now = now
         self._pinned = pinned
-        self._validate = remembered(spark, ("validator", stream), lambda: RowValidator(stream))
-        counted = tuple((name, each.by) for name, each in counts.items())
-        self._summary = remembered(spark, ("summary", stream, counted), lambda: summary_columns(stream, counts))
+        self._validate = _StreamAnalysis.once(spark, stream).validate
+        self._summary = summary_columns(stream, counts)
         self._repeats = True
 
     def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
@@ -214,25 +213,36 @@ def no_rows(spark: SparkSession, stream: Stream) -> DataFrame:
     Raises:
         DeclarationError: Spark cannot read the columns, or compute a derived one, a rule or the clock's condition.
     """
-    return remembered(spark, ("no rows", stream), partial(_analysed, spark, stream))
+    return _StreamAnalysis.once(spark, stream).no_rows
 
 
-def _analysed(spark: SparkSession, stream: Stream) -> DataFrame:
-    nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
-    try:
-        parsed = stream.format.parse(nothing)
-    except AnalysisException as error:
-        raise DeclarationError(
-            f"stream {stream.name!r} has columns that Spark cannot read: {refusal(error)}. Correct them in its format."
-        ) from error
-    validate = remembered(spark, ("validator", stream), lambda: RowValidator(stream))
-    try:
-        return stamp(validate(parsed, EPOCH), stream.columns, 0, None)
-    except AnalysisException as error:
-        check_expressions(stream, parsed.withColumn(INGESTED_AT, constant(EPOCH)))
-        raise DeclarationError(
-            f"stream {stream.name!r} cannot be computed: {refusal(error)}. Correct its columns, rules or clock."
-        ) from error
+class _StreamAnalysis(Analysis[Stream]):
+    """A stream as Spark sees it."""
+
+    @cached_property
+    def validate(self) -> RowValidator:
+        """The judge of its parsed rows."""
+        return RowValidator(self.of)
+
+    @cached_property
+    def no_rows(self) -> DataFrame:
+        """No row of its log."""
+        stream = self.of
+        nothing = self.spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
+        try:
+            parsed = stream.format.parse(nothing)
+        except AnalysisException as error:
+            raise DeclarationError(
+                f"stream {stream.name!r} has columns that Spark cannot read: {refusal(error)}. Correct them in its "
+                "format."
+            ) from error
+        try:
+            return stamp(self.validate(parsed, EPOCH), stream.columns, 0, None)
+        except AnalysisException as error:
+            check_expressions(stream, parsed.withColumn(INGESTED_AT, constant(EPOCH)))
+            raise DeclarationError(
+                f"stream {stream.name!r} cannot be computed: {refusal(error)}. Correct its columns, rules or clock."
+            ) from error
 
 
 def append_heartbeat(

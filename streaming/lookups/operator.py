@@ -16,7 +16,7 @@ from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import head, valid
 from streaming.lookups.calls import capacity_of
-from streaming.lookups.steps import EnrichedSteps, Piece
+from streaming.lookups.steps import EnrichedAnalysis, EnrichedSteps, Piece
 from streaming.lookups.tables import STEP_COLUMN, Reached, select_rows
 from streaming.operators import (
     Finding,
@@ -70,8 +70,8 @@ class EnrichedRuntime(OperatorRuntime):
         self.lake = lake
         self._steps: EnrichedSteps | None = None
 
-    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
-        _ = select_rows(self.operator, logs[self.operator.of.name]).schema
+    def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
+        _ = EnrichedAnalysis.once(spark, self.operator, columns).rows.schema
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator)

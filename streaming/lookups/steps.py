@@ -12,11 +12,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import (
@@ -50,13 +51,14 @@ from streaming.lookups.tables import (
     Reached,
     rows_between,
     rows_to_ask_for,
+    select_rows,
     selected_schema,
     spark_schema,
     table_schemas,
     taken,
 )
 from streaming.operators import StateCleaner, Written, create_table
-from streaming.spark import remembered
+from streaming.spark import Analysis
 from streaming.tables import TaskFile, TaskFiles, delta
 
 _WAITING_AT_MOST = 10_000
@@ -82,6 +84,20 @@ class Piece:
     batches: Sequence[Batch]
 
 
+class EnrichedAnalysis(Analysis[Enriched]):
+    """An enrichment over its log, as Spark sees it."""
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """No row, as it is selected to be asked about."""
+        return select_rows(self.of, self.inputs[self.of.of.name])
+
+    @cached_property
+    def selected(self) -> pa.Schema:
+        """The columns of the rows that it asks about."""
+        return selected_schema(self.rows)
+
+
 class EnrichedSteps:
     """The steps of one enrichment in one process, and its calls in flight from one step to the next."""
 
@@ -91,8 +107,8 @@ class EnrichedSteps:
         self._enriched = enriched
         self._now = now
         self._log = LogFiles(lake, enriched.of)
-        key = ("enriched", enriched, self._log.columns())
-        self._selected = remembered(spark, key, lambda: selected_schema(enriched, self._log.none(spark)))
+        columns = {enriched.of.name: self._log.columns()}
+        self._selected = EnrichedAnalysis.once(spark, enriched, columns).selected
         self._check_types()
         self._schemas = table_schemas(enriched, self._selected)
         self._uris = {suffix: self._created(suffix) for suffix in self._schemas}

@@ -64,9 +64,9 @@ def _may_fail(sql: str, rows: DataFrame) -> bool:
     return sql.strip("`") not in rows.columns
 
 
-def selected_schema(enriched: Enriched, log: DataFrame) -> pa.Schema:
-    """The columns that `select_rows` gives; `log` tells their types."""
-    schema = to_arrow_schema(select_rows(enriched, log).schema, timezone="UTC")
+def selected_schema(selected: DataFrame) -> pa.Schema:
+    """The columns that `select_rows` has `selected`, as Arrow has them."""
+    schema = to_arrow_schema(selected.schema, timezone="UTC")
     # A column may be without a null in one step and have some in another.
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 

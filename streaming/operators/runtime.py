@@ -80,8 +80,8 @@ class OperatorRuntime(ABC):
             ChangedDeclaration, OperatorError: with the way out.
         """
 
-    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
-        """Let Spark look at the types of what it computes of the `logs`, by stream, which have no rows; runs nothing.
+    def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
+        """Let Spark look at the types of what it computes of logs with these `columns`, by stream; runs nothing.
 
         Raises:
             AnalysisException: an expression cannot be computed of these types.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -56,7 +56,7 @@ from streaming.operators import (
 )
 from streaming.selected.tasks import WRITTEN, ApplyFunction, HandOn, WriteOutputs, of_report
 from streaming.sources import PlacedRows, placed_rows
-from streaming.spark import as_json, first_failure, guarded, remembered
+from streaming.spark import Analysis, as_json, first_failure, guarded
 from streaming.tables import TaskFile, delta
 
 _FROM = "_from"
@@ -185,6 +185,20 @@ def _with_results(selected: Selected, to: str, fields: list[pa.Field]) -> pa.Sch
     return pa.schema([*fields, _WRITTEN_AT])
 
 
+class _SelectedAnalysis(Analysis[Selected]):
+    """A selection over its logs, as Spark sees it."""
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """No row, as selected for all outputs at once."""
+        return select_all(self.of, self.inputs)
+
+    @cached_property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """The columns of each of its tables without the day, by suffix."""
+        return table_schemas(self.of, columns_by_output(self.of, self.rows))
+
+
 class SelectedSteps:
     """The steps of one selection in one process."""
 
@@ -193,14 +207,10 @@ class SelectedSteps:
         self._lake = lake
         self._selected = selected
         self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
-        key = ("selected", selected, tuple(log.columns() for log in self._logs.values()))
-        self._schemas = remembered(spark, key, self._table_schemas)
+        columns = {name: log.columns() for name, log in self._logs.items()}
+        self._schemas = _SelectedAnalysis.once(spark, selected, columns).schemas
         self._outputs = Outputs(lake, selected)
         self._ready: set[str] = set()
-
-    def _table_schemas(self) -> dict[str, pa.Schema]:
-        nothing = select_all(self._selected, {name: log.none(self._spark) for name, log in self._logs.items()})
-        return table_schemas(self._selected, columns_by_output(self._selected, nothing))
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """The batches to follow, in pieces of at most `most_rows` rows of each log."""
@@ -298,8 +308,8 @@ def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
 class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     """A selection runs in steps over its logs; nothing is kept from one to the next."""
 
-    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
-        _ = select_all(self.operator, logs).schema
+    def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
+        _ = _SelectedAnalysis.once(spark, self.operator, columns).rows.schema
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

@@ -31,7 +31,7 @@ from streaming.service.paused_operators import PausedOperators
 from streaming.service.query_errors import explain, ingest_query, pausing, stop_was_asked
 from streaming.service.receiver_status import make_landing
 from streaming.service.watch import Paused
-from streaming.spark import guarded, mark_tasks, refusal, remembered
+from streaming.spark import guarded, mark_tasks, refusal
 
 _log = logging.getLogger("tidemark")
 
@@ -239,9 +239,7 @@ class Run:
 
     def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
         counts = {
-            runtime.operator.name: remembered(
-                self.spark, ("counts", runtime.operator, stream), partial(runtime.counts, stream)
-            )
+            runtime.operator.name: runtime.counts(stream)
             for runtime in self.operators
             if stream in runtime.operator.reads
         }
@@ -394,16 +392,12 @@ def _check_types(spark: SparkSession, runtimes: Sequence[OperatorRuntime]) -> No
         DeclarationError: naming the stream or operator, the expression and what Spark has against it.
     """
     for runtime in runtimes:
-        remembered(spark, ("types", runtime.operator), partial(_check, spark, runtime))
-
-
-def _check(spark: SparkSession, runtime: OperatorRuntime) -> None:
-    operator = runtime.operator
-    logs = {stream.name: no_rows(spark, stream) for stream in operator.reads}
-    try:
-        runtime.analyse(logs)
-    except AnalysisException as error:
-        raise DeclarationError(
-            f"{operator.kind_name} {operator.name!r} has an expression that Spark cannot compute: {refusal(error)}. "
-            "Correct it, for example with a cast; nothing was read yet."
-        ) from error
+        operator = runtime.operator
+        columns = {stream.name: no_rows(spark, stream).schema.json() for stream in operator.reads}
+        try:
+            runtime.analyse(spark, columns)
+        except AnalysisException as error:
+            raise DeclarationError(
+                f"{operator.kind_name} {operator.name!r} has an expression that Spark cannot compute: "
+                f"{refusal(error)}. Correct it, for example with a cast; nothing was read yet."
+            ) from error

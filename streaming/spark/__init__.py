@@ -1,6 +1,7 @@
 """Everything that knows Spark's own files and internal names: session, jars, Java, checkpoints."""
 
 from streaming.spark import java
+from streaming.spark.analysis import Analysis
 from streaming.spark.checkpoint import (
     TakenFile,
     check_checkpoint,
@@ -28,6 +29,5 @@ from streaming.spark.java import require_java
 from streaming.spark.ordered_files import ordered
 from streaming.spark.row_values import row_values
 from streaming.spark.session import lenient_session, mark_tasks, start_session
-from streaming.spark.session_memory import remembered
 from streaming.spark.user_lists import CLASS_PATH, users_lists
 from streaming.spark.worker_errors import cause_in_words, failed_expression, function_errors, raised_in_workers

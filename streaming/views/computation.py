@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import reduce, singledispatch
+from functools import cached_property, reduce, singledispatch
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import Column, DataFrame
@@ -16,7 +16,8 @@ from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, valid
 from streaming.operators import Progress, can_be_compared, whole_since
-from streaming.spark import as_json
+from streaming.spark import Analysis, as_json
+from streaming.tables import nullable
 from streaming.views.functions import ERROR, errors_of
 from streaming.views.partial_results import PartialColumns, partial_columns
 from streaming.views.results import (
@@ -95,6 +96,31 @@ class Computation(ABC, Generic[Of]):
         Sessions become one, and a function may give nothing for more rows.
         """
         return late if kind_of(self.operator).merges else None
+
+
+class WindowAnalysis(Analysis[OverWindows]):
+    """An operator over windows and its logs, as Spark sees them."""
+
+    @cached_property
+    def computation(self) -> Computation[Any]:
+        """The way from rows to results."""
+        return computation_of(self.of)
+
+    @cached_property
+    def results(self) -> StructType:
+        """The columns of results, `_day` among them."""
+        return self.computation.results(self.computation.pairs(self.inputs)).schema
+
+    @cached_property
+    def kept(self) -> PartialColumns:
+        """The data kept of pairs whose window is open."""
+        return self.computation.kept(self.results)
+
+    @cached_property
+    def sessions(self) -> StructType:
+        """The columns of open sessions, where windows merge."""
+        of_rows = list(self.kept.of_rows)
+        return nullable(kind_of(self.of).group(self.computation.pairs(self.inputs), self.of.by, of_rows).schema)
 
 
 @singledispatch

@@ -29,11 +29,10 @@ from streaming.operators import (
     versions_now,
 )
 from streaming.tables import delta
-from streaming.views.computation import computation_of
+from streaming.views.computation import WindowAnalysis, computation_of
 from streaming.views.corrections import correct, logs_of, plan, read_corrections
 from streaming.views.current import current_results, pinned_windows
 from streaming.views.laws import ViewLaws, WindowLaws
-from streaming.views.partial_results import partial_columns
 from streaming.views.results import (
     aggregate,
     duplicates,
@@ -51,9 +50,9 @@ from streaming.views.steps import (
     FoldedSteps,
     SessionSteps,
     WindowSteps,
+    analysis_over,
     can_fold,
     reads_of,
-    results_columns,
     waiting_at,
 )
 from streaming.views.updates import Updates, read_updates, updated_through, updates_of
@@ -68,9 +67,8 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
     fixed_steps: type[FixedSteps[Any]] = FixedSteps
     """Its steps where windows do not merge."""
 
-    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
-        computation = computation_of(self.operator)
-        _ = computation.results(computation.pairs(logs)).schema
+    def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
+        _ = WindowAnalysis.once(spark, self.operator, columns).results
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -408,7 +406,7 @@ def _results(view: Windowed) -> str:
 
 def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Progress, folded: Progress) -> str:
     log = LogFiles(lake, view.of)
-    kept = partial_columns(view, results_columns(spark, view, {view.of.name: log}))
+    kept = analysis_over(spark, view, {view.of.name: log}).kept
     if view.window.merging:
         what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"

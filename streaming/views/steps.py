@@ -28,9 +28,9 @@ from streaming.declare import STATE, OverWindows, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Batches, Progress, StateCleaner, Written, can_be_compared, create_table, in_pieces
-from streaming.spark import function_errors, remembered
-from streaming.tables import delta, forget_days, nullable, storage
-from streaming.views.computation import computation_of
+from streaming.spark import function_errors
+from streaming.tables import delta, forget_days, storage
+from streaming.views.computation import WindowAnalysis
 from streaming.views.partial_results import PartialColumns
 from streaming.views.results import SESSION, ends_within, has_windows, kind_of, with_order, with_sessions
 
@@ -59,18 +59,15 @@ def repaired(lake: Lake, operator: OverWindows, published: Progress) -> Progress
 class _OpenSessions:
     """The table of the sessions that no clock has closed yet, with what is kept of each."""
 
-    def __init__(
-        self, spark: SparkSession, lake: Lake, operator: OverWindows, logs: Mapping[str, LogFiles], kept: PartialColumns
-    ) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, logs: Mapping[str, LogFiles], analysis: WindowAnalysis) -> None:
         self._spark = spark
         self._lake = lake
-        self._operator = operator
+        self._operator = analysis.of
         self._logs = logs
-        self._pairs = computation_of(operator).pairs
-        self._uri = lake.table(operator, STATE)
-        self._kept = kept
-        key = ("sessions", operator, tuple(log.columns() for log in logs.values()))
-        self._schema = remembered(spark, key, self._columns)
+        self._pairs = analysis.computation.pairs
+        self._uri = lake.table(analysis.of, STATE)
+        self._kept = analysis.kept
+        self._schema = analysis.sessions
 
     def size(self) -> int:
         """Bytes that the table takes."""
@@ -113,11 +110,6 @@ class _OpenSessions:
             fence=lambda table: before.fence(self._operator, table),
         )
 
-    def _columns(self) -> StructType:
-        """Those of the table."""
-        none = {name: log.none(self._spark) for name, log in self._logs.items()}
-        return nullable(self._grouped(self._pairs(none)).schema)
-
     def _grouped(self, of: DataFrame) -> DataFrame:
         return kind_of(self._operator).group(of, self._operator.by, list(self._kept.of_rows))
 
@@ -148,10 +140,8 @@ class WindowSteps(ABC, Generic[Of]):
         self.lake = lake
         self.operator = operator
         self.logs = {stream.name: LogFiles(lake, stream) for stream in operator.reads}
-        self.computation = computation_of(operator)
-        self._columns = results_columns(spark, operator, self.logs)
-        columns = tuple(log.columns() for log in self.logs.values())
-        self.kept = remembered(spark, ("kept", operator, columns), lambda: self.computation.kept(self._columns))
+        self.analysis = analysis_over(spark, operator, self.logs)
+        self.computation = self.analysis.computation
         self._cleaner = StateCleaner()
 
     def position(self) -> Progress:
@@ -188,7 +178,7 @@ class WindowSteps(ABC, Generic[Of]):
 
         A commit without results starts no Spark.
         """
-        columns = StructType([*self._columns.fields, StructField(WRITTEN_AT, TimestampType())])
+        columns = StructType([*self.analysis.results.fields, StructField(WRITTEN_AT, TimestampType())])
         uri = create_table(self.lake, self.operator, "", columns)
         says, numbers = after.told_from(before), after.numbers()
 
@@ -213,14 +203,9 @@ class WindowSteps(ABC, Generic[Of]):
             )
 
 
-def results_columns(spark: SparkSession, operator: OverWindows, logs: Mapping[str, LogFiles]) -> StructType:
-    """The columns that results of pairs of the logs have."""
-
-    def columns() -> StructType:
-        computation = computation_of(operator)
-        return computation.results(computation.pairs({name: log.none(spark) for name, log in logs.items()})).schema
-
-    return remembered(spark, ("results", operator, tuple(log.columns() for log in logs.values())), columns)
+def analysis_over(spark: SparkSession, operator: OverWindows, logs: Mapping[str, LogFiles]) -> WindowAnalysis:
+    """The analysis of the operator over its logs as they are now."""
+    return WindowAnalysis.once(spark, operator, {name: log.columns() for name, log in logs.items()})
 
 
 class FixedSteps(WindowSteps[Of]):
@@ -262,7 +247,8 @@ class FoldedSteps(FixedSteps[Windowed]):
     def __init__(self, spark: SparkSession, lake: Lake, view: Windowed) -> None:
         super().__init__(spark, lake, view)
         (self._log,) = self.logs.values()
-        self._panes = Panes(spark, lake, view, self._log, self.kept) if can_fold(view, self.kept) else None
+        kept = self.analysis.kept
+        self._panes = Panes(spark, lake, view, self._log, kept) if can_fold(view, kept) else None
         self._waiting: list[Batch] | None = None
 
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
@@ -320,7 +306,7 @@ class SessionSteps(WindowSteps[Of]):
 
     def __init__(self, spark: SparkSession, lake: Lake, operator: Of) -> None:
         super().__init__(spark, lake, operator)
-        self._open = _OpenSessions(spark, lake, operator, self.logs, self.kept)
+        self._open = _OpenSessions(spark, lake, self.logs, self.analysis)
 
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)

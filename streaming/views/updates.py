@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
+from functools import cached_property, reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,7 +34,7 @@ from streaming.declare import UPDATES, OverWindows, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Progress, create_table, moved_on, open_side
-from streaming.spark import remembered
+from streaming.spark import Analysis
 from streaming.tables import delta
 from streaming.views.results import (
     SESSION,
@@ -78,6 +78,16 @@ def updates_between(log: DataFrame, view: Windowed, before: Progress, batches: S
     return finish_or_retract(groups, view, "_brought").withColumnRenamed("_brought", _BATCH)
 
 
+class _UpdatesAnalysis(Analysis[Windowed]):
+    """A view that corrects late rows as they come, over its log, as Spark sees it."""
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The columns of updates."""
+        nothing = group(pairs(self.inputs[self.of.of.name], self.of), self.of, _BATCH)
+        return _written(finish_or_retract(nothing, self.of, _BATCH), EPOCH).schema
+
+
 class Updates(ABC):
     """The updates of one view in one process."""
 
@@ -87,11 +97,7 @@ class Updates(ABC):
         self._view = view
         self._log = log
         self._uri = lake.updates(view)
-        self._schema = remembered(spark, ("updates", view, log.columns()), self._columns)
-
-    def _columns(self) -> StructType:
-        nothing = group(pairs(self._log.none(self._spark), self._view), self._view, _BATCH)
-        return _written(finish_or_retract(nothing, self._view, _BATCH), EPOCH).schema
+        self._schema = _UpdatesAnalysis.once(spark, view, {view.of.name: log.columns()}).schema
 
     def follow(self, newest: Batch, now: Callable[[], datetime]) -> int:
         """Append the updates of every batch up to the `newest` that has none yet, in one commit; returns their rows.

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import dagster as dg
 
-from streaming import Pipeline, Stream, Table
+from streaming import Pipeline, Stream
 from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Delivery, Operator
 
 
@@ -19,8 +19,7 @@ def source_key(stream: Stream) -> dg.AssetKey:
 
 def followed_keys(stream: Stream) -> list[dg.AssetKey]:
     """The tables of the lake that a stream follows."""
-    tables = [part for part in stream.source.parts if isinstance(part, Table) and not isinstance(part.of, str)]
-    return [log_key(each.of) if isinstance(each.of, Stream) else table_key(each.of, each.side) for each in tables]
+    return [log_key(of) if isinstance(of, Stream) else table_key(of, side) for of, side in stream.source.follows]
 
 
 def log_key(stream: Stream) -> dg.AssetKey:

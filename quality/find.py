@@ -7,18 +7,15 @@ from importlib.util import find_spec
 
 from quality.errors import SuiteError
 from quality.expectations import Expectation, Suite
-from quality.generic import corrections_suite, log_suite, pairs_suite, unmatched_suite, view_suite
+from quality.generic import log_suite, results_suite
 from streaming.base import BrokenModule, import_or_explain
 from streaming.declare import (
     CORRECTIONS,
     UPDATES,
-    Joined,
     Operator,
-    OverWindows,
     Pipeline,
     Stream,
     TableSpec,
-    Windowed,
     package_of,
     packages,
 )
@@ -78,7 +75,7 @@ def result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
 def optional_roles(pipeline: Pipeline) -> set[str]:
     """The tables that may be absent: no row has come late yet, or one of the streams of an operator has no rows."""
     tables = result_tables(pipeline).items()
-    return {role for role, (operator, table) in tables if table.suffix or not isinstance(operator, Windowed)}
+    return {role for role, (operator, table) in tables if table.suffix or not operator.begins_at_once}
 
 
 def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
@@ -94,7 +91,7 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     """
     suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
     tables = result_tables(pipeline)
-    generic = {role: _suite(operator, table) for role, (operator, table) in tables.items()}
+    generic = {role: results_suite(operator, table.suffix) for role, (operator, table) in tables.items()}
     suites |= {role: suite for role, suite in generic.items() if suite is not None}
     module, own = _own_expectations(pipeline.name)
     # No suite follows from the declarations of the other operators.
@@ -139,16 +136,3 @@ def _named(package: str, pipeline: str) -> Iterator[str]:
         raise SuiteError(f"{broken}.", "Correct it; until then no pipeline is judged or reported.")
     if find_spec(f"{package}.{pipeline}") is not None:
         yield f"{package}.{pipeline}"
-
-
-def _suite(operator: Operator, table: TableSpec) -> Suite | None:
-    match operator:
-        case OverWindows() if table.suffix == UPDATES:
-            return view_suite(operator, "_batch")
-        case OverWindows() if table.suffix == CORRECTIONS:
-            return corrections_suite(operator)
-        case OverWindows():
-            return view_suite(operator)
-        case Joined():
-            return unmatched_suite() if table.suffix else pairs_suite(operator)
-    return None

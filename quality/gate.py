@@ -182,7 +182,7 @@ def _uncorrected(
     reasons = []
     # Late pairs and corrections that came after the pins do not count: the next report has them.
     pinned = delta.BEFORE if version is None else version
-    for entry in runtime_of(operator, lake).plan_at(spark, versions, pinned):
+    for entry in runtime_of(operator, lake).plan(spark, versions, pinned):
         through = entry.through_batch
         done = "no correction" if through is None else f"a correction through batch {through} only"
         text = (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from quality.expectations import Suite, always, nothing_from, of_types, unique
-from streaming.base import MICROSECOND, ORIGIN
-from streaming.declare import LEFT_AT, RIGHT_AT, Joined, OverWindows, Stream
+from streaming.declare import Operator, Stream
 
 GREATEST_REJECTED_SHARE = 0.02
 # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
@@ -46,49 +45,9 @@ def log_suite(stream: Stream) -> Suite:
     )
 
 
-def view_suite(view: OverWindows, *per: str) -> Suite:
-    """Results on the day of their window, one per key, window and `per` unless a function or a pair makes many."""
-    once = () if view.gives_many else (unique("unique_key", (*view.identity, *per)),)
-    return Suite(
-        (
-            *once,
-            always(
-                "day_of_window",
-                "window_start < window_end and _day = to_date(window_start)",
-                "a result is on the day its window starts",
-            ),
-        )
-    )
-
-
-def corrections_suite(view: OverWindows) -> Suite:
-    """As the view's, and only windows that have a late row are corrected."""
-    return view_suite(view).extended((always("has_late_rows", "_late_rows >= 1", "a corrected window has a late row"),))
-
-
-def pairs_suite(joined: Joined) -> Suite:
-    """Each pair of rows once, on the day of the later one, and no further apart than declared."""
-    lower, upper = (bound // MICROSECOND for bound in (joined.lower, joined.upper))
-    apart = f"unix_micros({RIGHT_AT}) - unix_micros({LEFT_AT})"
-    return Suite(
-        (
-            unique("unique_pair", (ORIGIN,)),
-            always("within_bounds", f"{apart} between {lower} and {upper}", "rows of a pair are as close as declared"),
-            _DAY_OF_TIME,
-        )
-    )
-
-
-def unmatched_suite() -> Suite:
-    """Each row that had no partner in time once, and without one."""
-    alone = f"({LEFT_AT} is null) <> ({RIGHT_AT} is null)"
-    return Suite(
-        (
-            unique("unique_row", (ORIGIN,)),
-            always("alone", alone, "a row without a partner is of one side only"),
-            _DAY_OF_TIME,
-        )
-    )
-
-
-_DAY_OF_TIME = always("day_of_time", "_day = to_date(_at)", "a result is on the day of its event time")
+def results_suite(operator: Operator, suffix: str = "") -> Suite | None:
+    """The laws of the rows of an operator's table, by its suffix; None where the declaration says nothing of them."""
+    laws = operator.laws_of(suffix)
+    once = (unique(law.name, law.unique) for law in laws if law.unique)
+    conditions = (always(law.name, law.condition, law.meaning) for law in laws if not law.unique)
+    return Suite((*once, *conditions)) if laws else None

@@ -114,6 +114,34 @@ def circle(imports: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
+KIND_ROOMS = {
+    "Windowed": {"views"},
+    "OverWindows": {"views", "joins"},
+    "TwoSided": {"joins"},
+    "WindowJoined": {"joins"},
+    "CoGrouped": {"joins"},
+    "Joined": {"joins"},
+    "Keyed": {"keyed"},
+    "Selected": {"selected"},
+    "Enriched": {"lookups"},
+    "Table": {"sources"},
+}
+"""The rooms that may ask whether something is of a kind, besides `declare`, where the kinds are."""
+
+
+def kinds_asked(source: str) -> set[str]:
+    """The kinds of operators and sources by which a module tells values apart."""
+    asked: list[ast.expr] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                asked.append(kinds)
+            case ast.MatchClass(cls=kind):
+                asked.append(kind)
+    names = (name for kinds in asked for name in ast.walk(kinds))
+    return {name.id for name in names if isinstance(name, ast.Name)} & set(KIND_ROOMS)
+
+
 def only_re_exports(source: str) -> bool:
     def allowed(node: ast.stmt) -> bool:
         match node:
@@ -243,3 +271,26 @@ def test_the_law_of_circles_sees_one() -> None:
 @pytest.mark.parametrize("source", ["LIMIT = 3", "from a import b\nb()", "def f(): ...", "if True:\n    import a"])
 def test_the_init_law_sees_code(source: str) -> None:
     assert not only_re_exports(source)
+
+
+def test_outside_its_room_a_kind_is_asked_by_contract() -> None:
+    found = {}
+    for path in MODULES:
+        room = room_of(".".join(path.relative_to(PROJECT).with_suffix("").parts), "streaming")
+        outside = {kind for kind in kinds_asked(path.read_text()) if room not in KIND_ROOMS[kind] | {"declare"}}
+        if outside:
+            found[str(path.relative_to(PROJECT))] = sorted(outside)
+    assert found == {}, "isinstance of a kind outside its room is a method that the contract lacks"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(operator, Windowed)",
+        "isinstance(operator, (Stream, Windowed))",
+        "isinstance(operator, Stream | Windowed)",
+        "match operator:\n    case Windowed():\n        pass",
+    ],
+)
+def test_a_question_for_a_kind_is_found(source: str) -> None:
+    assert kinds_asked(source) == {"Windowed"}

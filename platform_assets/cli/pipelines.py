@@ -20,7 +20,7 @@ from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming.base import CorrectionsFailed, OperatorError, StreamingError, counted, utc_now
-from streaming.declare import Keyed, Pipeline, find_pipeline
+from streaming.declare import Pipeline, find_pipeline
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
@@ -108,11 +108,10 @@ def correct(
             if not operator.corrected:
                 continue
             runtime = runtime_of(operator, lake)
-            of = "row" if isinstance(operator, Keyed) else "window"
             days = [entry.date() for entry in day] if day else [pending.day for pending in runtime.plan(spark)]
             task = bar.add_task(f"correcting {operator.name}", total=len(days))
 
-            def show_progress(done: date, rows: int, name: str = operator.name, of: str = of) -> None:
+            def show_progress(done: date, rows: int, name: str = operator.name, of: str = operator.result_name) -> None:
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
                 bar.console.print(f"{name} {done}: {counted(rows, of)} corrected", highlight=False)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -14,13 +12,11 @@ from pyspark.sql import functions as F
 from platform_assets.events.backlog import backlog_metadata
 from platform_assets.events.metadata import counted
 from platform_assets.partitions import add_days
-from streaming import Lake, Stream, Windowed, plan
-from streaming.base import WINDOW
-from streaming.declare import FAILED, LATE, Operator, TwoSided
-from streaming.log import Batch, head, read_batches, read_log, rejected
-from streaming.operators import runtime_of
+from streaming import Lake, Stream
+from streaming.declare import FAILED, Operator
+from streaming.log import Batch, read_batches, read_log, rejected
+from streaming.operators import LateCount, runtime_of, settled_at
 from streaming.tables import days_of, delta
-from streaming.views import corrected_through, possible_pairs
 
 
 def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str, Any]:
@@ -63,56 +59,27 @@ def count_failed(spark: SparkSession, lake: Lake, operator: Operator) -> dict[st
 
 
 def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, operator: Operator) -> dict[str, Any]:
-    """Count the late rows, make their days partitions of the corrections, and say which wait for a correction."""
-    if isinstance(operator, Windowed):
-        return _count_late_pairs(instance, spark, lake, operator)
-    return _count_late_rows(instance, spark, lake, operator)
-
-
-def _count_late_rows(
-    instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, operator: Operator
-) -> dict[str, Any]:
-    """The late rows of an operator over several streams, those of each side by day, as metadata."""
+    """Count what came late, make its days partitions of the corrections, and say which wait for a correction."""
     runtime = runtime_of(operator, lake)
-    counts: dict[str, int] = {}
-    if all(delta.exists(lake.log(stream)) for stream in operator.reads):
-        # What cannot be computed of a row stops no count: the correction of its day tells it.
-        told = replace(operator, on_error="side") if isinstance(operator, TwoSided) else operator
-        rows = runtime_of(told, lake).readable[LATE](spark)
-        time = "window_start" if "window_start" in rows.columns else "_at"
-        side = next(name for name in ("_side", "_stream", "stream") if name in rows.columns)
-        groups = rows.groupBy(F.to_date(time).alias("day"), F.col(side).alias("of")).count().orderBy("day", "of")
-        counts = {f"{row['day'].isoformat()} {row['of']}": row["count"] for row in groups.collect()}
-    backlog = runtime.plan(spark)
+    newest = settled_at(lake, operator)
+    counts = {} if newest is None else runtime.late_per_day(spark)
+    backlog = [] if newest is None else runtime.plan(spark)
+    days = [day for day, _ in counts]
+    done = runtime.corrected_through(days)
     if operator.corrected:
-        add_days(instance, operator, (*(entry.day for entry in backlog), *days_of(lake.corrections(operator))))
+        # Those that are corrected, too: an instance of Dagster that is new has never heard of them.
+        corrected = days_of(lake.corrections(operator)) if done is None else done
+        add_days(instance, operator, (*(entry.day for entry in backlog), *corrected))
+    by = "day" if len(operator.reads) == 1 else "day and side"
+    within = f", within {operator.allowed_lateness}" if operator.allowed_lateness else ""
+    through = None if newest is None else max(newest.values())
     return {
         "dagster/row_count": sum(counts.values()),
         "dagster/uri": dg.MetadataValue.path(lake.log(operator.reads[0])),
-        "late_rows": counted("day and side", counts),
+        operator.late_name.replace(" ", "_"): counted(
+            by, {f"{day.isoformat()} {of}".strip(): count for (day, of), count in counts.items()}
+        ),
         "days_to_correct": len(backlog),
-        "late_policy": str(getattr(operator, "late", "")),
+        "late_policy": f"{operator.late_policy}{within}",
+        **({} if done is None else backlog_metadata(LateCount.of(lake, operator, backlog, through))),
     }
-
-
-def _count_late_pairs(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, Any]:
-    newest = head(lake, view.of)
-    backlog = [] if newest is None else plan(spark, lake, view)
-    per_day = {} if newest is None else _late_per_day(spark, lake, view)
-    # Those that are corrected, too: an instance of Dagster that is new has never heard of them.
-    corrected = corrected_through(lake, view, map(date.fromisoformat, per_day))
-    add_days(instance, view, (*(entry.day for entry in backlog), *corrected))
-    return {
-        "dagster/row_count": sum(per_day.values()),
-        "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),
-        "late_pairs": counted("day", per_day),
-        "days_to_correct": len(backlog),
-        "late_policy": f"{view.late}, within {view.allowed_lateness}" if view.allowed_lateness else view.late,
-        **backlog_metadata(lake, view, backlog, None if newest is None else newest.number),
-    }
-
-
-def _late_per_day(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, int]:
-    late = possible_pairs(read_log(spark, lake, view.of), view).where("_late")
-    days = late.groupBy(F.to_date(f"{WINDOW}.start").alias("day")).count()
-    return {row["day"].isoformat(): row["count"] for row in days.orderBy("day").collect()}

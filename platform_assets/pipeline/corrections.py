@@ -19,7 +19,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Lake, Pipeline
 from streaming.base import CorrectionsFailed, utc_now
-from streaming.declare import CORRECTIONS, Keyed, Operator
+from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
 from streaming.operators import runtime_of
 
@@ -43,7 +43,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
         pipeline,
         keys.corrections_key(operator),
         "corrections",
-        f"The {'activity sessions' if isinstance(operator, Keyed) else 'windows'} of {operator.name} that have late "
+        f"The {operator.corrected_name} of {operator.name} that have late "
         "rows, recomputed from all their rows. A day is replaced whole, so running it again changes nothing.",
         {"spark", "delta"},
         [*map(keys.log_key, operator.reads), *late],

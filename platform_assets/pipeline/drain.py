@@ -18,9 +18,9 @@ from platform_assets.lineage import lineage_from_logs, lineage_from_source, line
 from platform_assets.pipeline.checks import report_not_due
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
-from streaming import Pipeline, Windowed
+from streaming import Pipeline
 from streaming.base import utc_now
-from streaming.declare import CURRENT, FAILED, LATE, Joined, Keyed, Operator, TableSpec, log_columns
+from streaming.declare import CURRENT, FAILED, LATE, Operator, log_columns
 from streaming.service import drain_unpaused, ingest_query, look, shown_on
 
 _FATE = {
@@ -142,7 +142,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 pipeline,
                 keys.table_key(operator, table.suffix),
                 "first_results" if operator.overlaid else "results",
-                _about(operator, table),
+                table.description,
                 {"spark", "delta"},
                 logs,
                 columns,
@@ -191,17 +191,4 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 def _about_late(operator: Operator) -> str:
     """A description of what came late, and of what becomes of it."""
-    what = "Pairs of row and window that came after their window was closed."
-    if isinstance(operator, Joined | Keyed):
-        what = "Rows that came when the clock of their stream had passed them."
-    fate = (
-        ("correct" if operator.corrected else "drop") if isinstance(operator, Keyed) else getattr(operator, "late", "")
-    )
-    return f"{what} {_FATE.get(fate, '')}".strip()
-
-
-def _about(operator: Operator, table: TableSpec) -> str:
-    """A description of what a table holds, in a line."""
-    if table.suffix or not isinstance(operator, Windowed):
-        return table.description
-    return f"First results, one row per closed window. {operator.description}"
+    return f"{operator.late_meaning} {_FATE.get(operator.late_policy, '')}".strip()

@@ -21,7 +21,7 @@ from quality import (
     streams_read,
 )
 from streaming.base import BATCH, DeclarationError, NotBuiltYet, literal
-from streaming.declare import Joined, Operator, OverWindows, Pipeline, Stream, TableSpec, Windowed
+from streaming.declare import Operator, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log, valid
 from streaming.operators import Progress, runtime_of
@@ -125,7 +125,7 @@ class Sources:
 
         Of pairs and rows without one it is all that the joint clock has passed.
         """
-        timed = [of for of in self._operators if isinstance(of, OverWindows | Joined)]
+        timed = [of for of in self._operators if of.is_timed]
         pinned = [(operator, self.pins.pin(operator.name)) for operator in timed]
         if self.lake.cut is None:
             marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]

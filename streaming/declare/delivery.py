@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from streaming.base import DeclarationError, check_name, check_names, check_not_reserved, interval, settle
 from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, OFFERS, PROGRESS, What
@@ -55,19 +55,22 @@ class Delivery:
     description: str = ""
     output: str = ""
 
+    kind_name = "delivery"
+    delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
+
     def __post_init__(self) -> None:
         check_name("delivery", self.name)
         named = f"of delivery {self.name!r}"
         settle(self, f"delivery {self.name!r}")
-        kind = "delivery" if isinstance(self.of, Delivery) else "stream" if isinstance(self.of, Stream) else "view"
-        valid = self.of.delivers if isinstance(self.of, Operator) else OFFERS[kind]
+        kind, valid = self.of.kind_name, self.of.delivers
         if self.what is None:
             object.__setattr__(self, "what", valid[0])
         if self.what not in valid:
             others = [f"a {other}" for other, offered in OFFERS.items() if other != kind and self.what in offered]
             hint = f" Of {' or '.join(others)} it can be." if others else ""
+            one = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
             raise DeclarationError(
-                f"what={self.what!r} {named} is nothing that a {kind} has",
+                f"what={self.what!r} {named} is nothing that {one} has",
                 f"use {', '.join(map(repr, valid))}.{hint}",
                 field="what",
                 value=self.what,
@@ -213,11 +216,19 @@ class Delivery:
         return self.to.flush if self.every is None else self.every
 
     @property
+    def origin(self) -> Delivery:
+        """The delivery whose dead letters come to this one in the end, or this one itself."""
+        return self.of.origin if isinstance(self.of, Delivery) else self
+
+    @property
+    def reads(self) -> tuple[Stream, ...]:
+        """The streams that its rows come from in the end."""
+        return self.of.reads
+
+    @property
     def stream(self) -> Stream:
         """The stream beside whose log its tables lie."""
-        if isinstance(self.of, Delivery):
-            return self.of.stream
-        return self.of if isinstance(self.of, Stream) else self.of.reads[0]
+        return self.reads[0]
 
     @property
     def depth(self) -> int:

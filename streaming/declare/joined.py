@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from streaming.base import (
     DAY,
+    MICROSECOND,
     ORIGIN,
     DeclarationError,
     FrozenMapping,
@@ -26,7 +27,7 @@ from streaming.base import (
 )
 from streaming.declare.columns import ColumnSpec, failed_of_sides
 from streaming.declare.join_keys import JoinKind, SideName, check_keys_meet_exactly, check_keys_there, keys_of
-from streaming.declare.operator import CURRENT, FAILED, LATE, UNMATCHED, OnError, Operator, TableSpec
+from streaming.declare.operator import CURRENT, FAILED, LATE, UNMATCHED, OnError, Operator, RowLaw, TableSpec
 from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream
 
@@ -76,6 +77,7 @@ class Joined(Operator):
     on_error: OnError = "pause"
 
     kind_name = "join"
+    is_timed = True
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
@@ -132,6 +134,25 @@ class Joined(Operator):
     def tells_late(self) -> bool:
         """Those of either stream, whether they join or not."""
         return True
+
+    @property
+    def late_policy(self) -> str:
+        """As declared."""
+        return self.late
+
+    def laws_of(self, suffix: str = "") -> tuple[RowLaw, ...]:
+        """Each pair once, of rows as close as declared; each row without a partner once, and without one."""
+        day = RowLaw("day_of_time", (), "_day = to_date(_at)", "a result is on the day of its event time")
+        if suffix == UNMATCHED:
+            alone = f"({LEFT_AT} is null) <> ({RIGHT_AT} is null)"
+            of_one = RowLaw("alone", (), alone, "a row without a partner is of one side only")
+            return RowLaw("unique_row", (ORIGIN,)), of_one, day
+        if suffix:
+            return ()
+        lower, upper = (bound // MICROSECOND for bound in (self.lower, self.upper))
+        apart = f"unix_micros({RIGHT_AT}) - unix_micros({LEFT_AT}) between {lower} and {upper}"
+        close = RowLaw("within_bounds", (), apart, "rows of a pair are as close as declared")
+        return RowLaw("unique_pair", (ORIGIN,)), close, day
 
     @property
     def joins_clocks(self) -> bool:

@@ -126,6 +126,7 @@ class Keyed(Operator):
     every: str | None = None
 
     kind_name = "keyed function"
+    corrected_name = "activity sessions"
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
@@ -190,6 +191,11 @@ class Keyed(Operator):
     def delivers(self) -> tuple[str, ...]:
         """Its rows, of whichever output, and where late rows are corrected what is current."""
         return ("rows", "current") if self.corrected else ("rows",)
+
+    @property
+    def late_policy(self) -> str:
+        """Late rows that are left out of the first results are corrected or dropped."""
+        return "correct" if self.corrected else "drop"
 
     @property
     def tells_late(self) -> bool:

@@ -35,6 +35,20 @@ ON_ERROR = ("pause", "side")
 
 
 @dataclass(frozen=True)
+class RowLaw:
+    """A law of every row of a table, by the declaration alone, so that the gate can ask for it.
+
+    Either no two rows have the same values in the columns `unique`, or the SQL `condition` is true, whose `meaning`
+    is for people.
+    """
+
+    name: str
+    unique: tuple[str, ...] = ()
+    condition: str = ""
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
 class TableSpec:
     """A table that an operator writes.
 
@@ -68,6 +82,20 @@ class Operator(ABC):
     """The shortest interval between its steps in a running pipeline; None: one after each commit of what it reads."""
     on_error: OnError = "pause"
     """The handling of a row for which it cannot be computed."""
+    allowed_lateness: str | None = None
+    """The time within which the stream process itself corrects by a late row; None where it corrects nothing."""
+    is_timed: bool = False
+    """True if the clock of its streams decides when results come, so that those of days that it has passed are whole"""
+    begins_at_once: bool = False
+    """True if its own table is there as soon as its log has a row."""
+    result_name: str = "row"
+    """The name that people use for one of its results."""
+    corrected_name: str = "rows"
+    """The name that people use for those things of which a correction computes all results anew."""
+    late_name: str = "late rows"
+    """The name that people use for what came late for it."""
+    late_meaning: str = "Rows that came when the clock of their stream had passed them."
+    """A sentence that says which rows come late for it."""
 
     @property
     @abstractmethod
@@ -125,6 +153,15 @@ class Operator(ABC):
     def corrected(self) -> bool:
         """True if late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)
+
+    @property
+    def late_policy(self) -> str:
+        """The word that says what becomes of late rows; empty where none is late."""
+        return ""
+
+    def laws_of(self, suffix: str = "") -> tuple[RowLaw, ...]:
+        """The laws of every row of its table with this suffix; none where the declaration says nothing."""
+        return ()
 
     @property
     def tells_late(self) -> bool:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from streaming.base import DAY, EVENT_TIME
 from streaming.declare.columns import ColumnSpec, read_from_log
-from streaming.declare.operator import CORRECTIONS, CURRENT, Operator, TableSpec
+from streaming.declare.operator import CORRECTIONS, CURRENT, UPDATES, Operator, RowLaw, TableSpec
 from streaming.declare.stream import Stream
 from streaming.windows import Window
 
@@ -23,6 +23,11 @@ class OverWindows(Operator):
 
     window: Window
     late: str
+
+    is_timed = True
+    result_name = "window"
+    corrected_name = "windows"
+    late_meaning = "Pairs of row and window that came after their window was closed."
 
     @property
     @abstractmethod
@@ -122,6 +127,24 @@ class OverWindows(Operator):
     def columns(self) -> tuple[str, ...]:
         """Columns of a result that are a function of the rows: identity, then values."""
         return (*self.identity, *self.values)
+
+    def laws_of(self, suffix: str = "") -> tuple[RowLaw, ...]:
+        """Results are on the day of their window, one per key and window unless a function or a pair makes many."""
+        if suffix not in ("", UPDATES, CORRECTIONS):
+            return ()
+        per = ("_batch",) if suffix == UPDATES else ()
+        day = "window_start < window_end and _day = to_date(window_start)"
+        late = RowLaw("has_late_rows", (), "_late_rows >= 1", "a corrected window has a late row")
+        return (
+            *(() if self.gives_many else (RowLaw("unique_key", (*self.identity, *per)),)),
+            RowLaw("day_of_window", (), day, "a result is on the day its window starts"),
+            *((late,) if suffix == CORRECTIONS else ()),
+        )
+
+    @property
+    def late_policy(self) -> str:
+        """As declared."""
+        return self.late
 
     @property
     def tells_late(self) -> bool:

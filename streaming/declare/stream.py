@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from typing import ClassVar
 
 from streaming.base import (
     INGESTED_AT,
@@ -21,6 +22,7 @@ from streaming.base import (
     settle,
 )
 from streaming.clocks import Clock
+from streaming.declare.delivered import OFFERS, What
 from streaming.declare.rule import Rule
 from streaming.formats import Format
 from streaming.sources import Source
@@ -59,6 +61,9 @@ class Stream:
     keep_raw: bool = False
     description: str = ""
     retention: str | None = None
+
+    kind_name = "stream"
+    delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
 
     def __post_init__(self) -> None:
         check_folder("stream", self.name)
@@ -119,6 +124,11 @@ class Stream:
             readable = {**types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
             types[name] = check_value(f"derived column {name!r} of stream {self.name!r}", expression, readable)
         return types
+
+    @property
+    def reads(self) -> tuple[Stream, ...]:
+        """Itself, as its rows come from no other stream."""
+        return (self,)
 
     @property
     def columns(self) -> tuple[str, ...]:

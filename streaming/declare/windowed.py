@@ -68,6 +68,8 @@ class Windowed(OverWindows):
     on_error: OnError = "pause"
 
     kind_name = "view"
+    late_name = "late pairs"
+    begins_at_once = True
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)

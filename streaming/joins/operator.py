@@ -68,6 +68,7 @@ from streaming.operators import (
     of_kept_days,
     require_table,
     rows_by_batch,
+    rows_per_day,
     runtime_of,
     version_read,
     whole_in,
@@ -312,6 +313,9 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         return 0 if self.operator.late == "join" else self._late_of(logs).count()
+
+    def late_per_day(self, spark: SparkSession) -> Mapping[tuple[date, str], int]:
+        return rows_per_day(self._late(spark), F.col(AT), F.col("stream"))
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         # A row of either side may still meet one that lies before it.

@@ -95,6 +95,10 @@ class OfTwoSides(Computation[Of]):
     def possible_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
         return self._paired(logs, partial(possible_bounds, self.operator.window))
 
+    @property
+    def side(self) -> Column:
+        return F.col(SIDE)
+
     def is_of(self, stream: Stream) -> Column:
         return F.col(SIDE).isin(*(side.name for side in self.operator.sides if side.stream == stream))
 

@@ -65,6 +65,7 @@ from streaming.operators import (
     check_declaration,
     generation_of,
     require_table,
+    rows_per_day,
     runtime_of,
     version_read,
     whole_in,
@@ -173,10 +174,12 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         corrections = read_corrections(spark, self.lake, keyed, "", versions.get(CORRECTIONS, delta.BEFORE))
         return current_results(delta.read(spark, self.lake.table(keyed), versions[""]), corrections, keyed)
 
-    def plan(self, spark: SparkSession) -> list[PendingDay]:
-        return plan(spark, self.lake, self.operator)
+    def late_per_day(self, spark: SparkSession) -> Mapping[tuple[date, str], int]:
+        return rows_per_day(self._late(spark), F.col(AT), F.col("_stream")) if self.operator.tells_late else {}
 
-    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+    def plan(
+        self, spark: SparkSession, logs: Mapping[str, int] | None = None, corrections: int | None = None
+    ) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator, logs, corrections)
 
     def correct(

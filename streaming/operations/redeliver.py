@@ -53,7 +53,7 @@ def deliver_current(
     spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now
 ) -> DeliveredCurrent:
     """Deliver what has changed of what is current, and dead letters of that, unless the pipeline's process does."""
-    names = [each.name for each in pipeline.deliveries if _source(each).what == "current"]
+    names = [each.name for each in pipeline.deliveries if each.origin.what == "current"]
     rows = dict.fromkeys(names, 0)
 
     class Counting(Observer):
@@ -74,11 +74,6 @@ def deliver_current(
         return DeliveredCurrent(rows, {}, {}, str(holder_of(lake, pipeline)))
     waiting = {name: waits.why for name, waits in delivering.waiting.items()}
     return DeliveredCurrent(rows, waiting, {name: str(why) for name, why in delivering.paused.items()}, "")
-
-
-def _source(delivery: Delivery) -> Delivery:
-    """The delivery whose dead letters come to this one in the end, or this one itself."""
-    return _source(delivery.of) if isinstance(delivery.of, Delivery) else delivery
 
 
 def redeliver(

@@ -38,7 +38,6 @@ from streaming.operations.rebuild import LeasePlace
 from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, runtime_of
 from streaming.service import take_lease
-from streaming.sources import Table
 from streaming.spark import exact_json
 from streaming.tables import Split, days_of, delta, take_out_days
 
@@ -238,7 +237,7 @@ def _followed(
         ledger = ledger_of(lake, delivery)
         yield -1 if ledger is None else ledger.arrived_up_to.unit - 1, f"delivery {delivery.name!r}"
     for _, follower in _followers(stream, pipelines):
-        if isinstance(follower.source, Table):
+        if follower.source.parts == (follower.source,):
             newest = head(lake, follower) if delta.exists(lake.log(follower)) else None
             through = -1 if newest is None else follower.source.taken_through(newest.source)
             yield through, f"stream {follower.name!r}"
@@ -248,12 +247,8 @@ def _followers(stream: Stream, pipelines: Iterable[Pipeline]) -> Iterator[tuple[
     """The streams that take rows of the log, by its name: what else they say of it makes no other rows of them."""
     for pipeline in pipelines:
         for each in pipeline.streams:
-            if any(isinstance(part, Table) and _is_of(part, stream) for part in each.source.parts):
+            if any(isinstance(of, Stream) and of.name == stream.name for of, _ in each.source.follows):
                 yield pipeline, each
-
-
-def _is_of(table: Table, stream: Stream) -> bool:
-    return isinstance(table.of, Stream) and table.of.name == stream.name
 
 
 def _needed(
@@ -277,7 +272,7 @@ def _needed(
 
 def _in_use(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[Pipeline]) -> Iterator[_Limit]:
     for of, follower in _followers(stream, pipelines):
-        if not isinstance(follower.source, Table):
+        if follower.source.parts != (follower.source,):
             yield None, f"stream {follower.name!r} follows it after a history"
         if of.name != pipeline.name:
             for saved in savepoints(lake, of):

@@ -8,6 +8,7 @@ from streaming.operators.as_of import (
     version_through,
     versions_read,
 )
+from streaming.operators.backlog import Backlog, LateCount, Waiting, settled_at
 from streaming.operators.comparison import Finding, Law, comparable, differing_rows
 from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
 from streaming.operators.declaration import (
@@ -50,6 +51,7 @@ from streaming.operators.runtime import (
     frame,
     in_pieces,
     of_kept_days,
+    rows_per_day,
     rows_per_step,
     runtime_of,
     slices,

@@ -175,6 +175,13 @@ class OperatorRuntime(ABC):
         """The number of late rows of the `logs`, by stream, that it leaves out because the declaration says so."""
         return 0
 
+    def late_per_day(self, spark: SparkSession) -> Mapping[tuple[date, str], int]:
+        """The number of late rows by day and by the stream or side that they are of; "" where there is only one.
+
+        Rows count for which it cannot be computed. The logs that it reads are there.
+        """
+        return {}
+
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
         """In words for people, by heading: how it is computed, why so, and how far it is; its tables need not be there.
 
@@ -207,16 +214,26 @@ class OperatorRuntime(ABC):
 
     # Correcting
 
-    def plan(self, spark: SparkSession) -> list[PendingDay]:
-        """The days that need a correction, oldest first."""
-        return []
+    def plan(
+        self, spark: SparkSession, logs: Mapping[str, int] | None = None, corrections: int | None = None
+    ) -> list[PendingDay]:
+        """The days that need a correction, oldest first: whoever corrects, tells of it or waits for it asks here.
 
-    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
-        """The days that need a correction, oldest first, at Delta versions of the logs and of the corrections.
-
-        `logs`: the versions by stream.
+        At Delta versions of the `logs`, by stream, and of the `corrections`, or at the newest. Without Spark,
+        `streaming.operators.Backlog` tells it as far as it can be known.
         """
         return []
+
+    def corrected_through(self, days: Iterable[date]) -> Mapping[date, int] | None:
+        """Those of `days` that are corrected, each with the batch up to which its correction goes; starts no Spark.
+
+        None where one batch does not tell that, because it follows several logs, or late rows are of no day of theirs.
+        """
+        return None
+
+    def reopened(self) -> set[date]:
+        """The days with something that was still open when it was corrected, and has ended since; starts no Spark."""
+        return set()
 
     def correct(
         self,
@@ -271,11 +288,33 @@ class OperatorRuntime(ABC):
         """
         return max(dropped.values())
 
+    # Erasures
+
+    def outlives(self, column: str) -> bool:
+        """True if results may stay published when the rows with a value of `column` leave the logs for good.
+
+        Each is of several values, and nothing else is kept of a row.
+        """
+        return False
+
+    def keep_without(self, rows: Mapping[str, DataFrame]) -> set[date]:
+        """Keep results as they are without the `rows`, by stream, that leave its logs, and say so to the audit.
+
+        Returns the days of these results; asked for only where they may stay.
+        """
+        return set()
+
     # Rebuilding
 
     def refresh(self) -> None:
         """Forget what was read of its tables: others have taken their place."""
         return None
+
+
+def rows_per_day(rows: DataFrame, time: Column, of: Column | None = None) -> dict[tuple[date, str], int]:
+    """The number of `rows` by the day of a time and by what they are `of`, in the order of both."""
+    keys = (F.to_date(time).alias("day"), (F.lit("") if of is None else of).alias("of"))
+    return {(row["day"], row["of"]): row["count"] for row in rows.groupBy(*keys).count().orderBy("day", "of").collect()}
 
 
 @singledispatch

@@ -128,7 +128,7 @@ def with_more(error: StreamingError, *sentences: str) -> StreamingError:
 
 
 def _explanation(operator: Operator | Delivery, error: Exception) -> str:
-    what = f"{'delivery' if isinstance(operator, Delivery) else operator.kind_name} {operator.name!r}"
+    what = f"{operator.kind_name} {operator.name!r}"
     known = explain_known(str(error), what)
     if known is not None:
         return known

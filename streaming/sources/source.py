@@ -118,6 +118,15 @@ class Source(ABC):
         return (self,)
 
     @property
+    def follows(self) -> tuple[tuple[Any, str], ...]:
+        """The tables of the lake whose rows it takes: the stream or operator that writes each, and the side output."""
+        return ()
+
+    def taken_through(self, memory: Memory) -> int:
+        """The newest unit of the table it follows that a log has which remembers `memory`; -1 for none."""
+        return -1
+
+    @property
     @abstractmethod
     def partitioned(self) -> bool:
         """True if its rows come from partitions whose event times move apart (see `partition_of`)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,6 +64,11 @@ class Then(Source):
     def parts(self) -> tuple[Source, ...]:
         """Those of the history, then those of what follows."""
         return (*self.history.parts, *self.live.parts)
+
+    @property
+    def follows(self) -> tuple[tuple[Any, str], ...]:
+        """Those of either."""
+        return (*self.history.follows, *self.live.follows)
 
     @property
     def origin(self) -> str:

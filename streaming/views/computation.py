@@ -54,6 +54,11 @@ class Computation(ABC, Generic[Of]):
     def possible_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
         """The pairs, and those that there may be of rows for which they cannot be computed; it raises for no row."""
 
+    @property
+    def side(self) -> Column | None:
+        """The side that a pair's row is of, in words; None where there is only one."""
+        return None
+
     @abstractmethod
     def is_of(self, stream: Stream) -> Column:
         """True for the pairs of rows of the stream."""

@@ -25,14 +25,16 @@ from streaming.operators import (
     built_anew,
     create_table,
     open_side,
+    rows_per_day,
     runtime_of,
     versions_now,
 )
 from streaming.tables import delta
 from streaming.views.computation import WindowAnalysis, computation_of
-from streaming.views.corrections import correct, logs_of, plan, read_corrections
+from streaming.views.corrections import correct, corrected_through, ended_since, logs_of, plan, read_corrections
 from streaming.views.current import current_results, pinned_windows
 from streaming.views.laws import ViewLaws, WindowLaws
+from streaming.views.partial_results import keep_days
 from streaming.views.results import (
     aggregate,
     duplicates,
@@ -124,10 +126,14 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         return 0 if self.operator.corrected else computation_of(self.operator).pairs(logs).where("_late").count()
 
-    def plan(self, spark: SparkSession) -> list[PendingDay]:
-        return plan(spark, self.lake, self.operator)
+    def late_per_day(self, spark: SparkSession) -> Mapping[tuple[date, str], int]:
+        computation, logs = computation_of(self.operator), logs_of(spark, self.lake, self.operator)
+        late = computation.possible_pairs(logs).where("_late")
+        return rows_per_day(late, F.col(f"{WINDOW}.start"), computation.side)
 
-    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+    def plan(
+        self, spark: SparkSession, logs: Mapping[str, int] | None = None, corrections: int | None = None
+    ) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator, logs, corrections)
 
     def correct(
@@ -240,6 +246,24 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
 
     def described(self, spark: SparkSession) -> dict[str, str]:
         return _described(spark, self.lake, self.operator)
+
+    def corrected_through(self, days: Iterable[date]) -> Mapping[date, int] | None:
+        return corrected_through(self.lake, self.operator, days)
+
+    def reopened(self) -> set[date]:
+        view, at = self.operator, Progress.at_heads(self.lake, self.operator)
+        return ended_since(view, at, open_side(self.lake, view, CORRECTIONS))
+
+    def outlives(self, column: str) -> bool:
+        view = self.operator
+        of_one_row = bool(view.distinct) or view.function is not None or delta.exists(self.lake.table(view, STATE))
+        return column not in view.by and not of_one_row
+
+    def keep_without(self, rows: Mapping[str, DataFrame]) -> set[date]:
+        of_windows = pairs(rows[self.operator.of.name], self.operator).select(F.to_date(f"{WINDOW}.start").alias("day"))
+        days = {row["day"] for row in of_windows.distinct().collect()}
+        keep_days(self.lake, self.operator, days)
+        return days
 
     def read_through(self) -> dict[str, int]:
         return {self.operator.of.name: _read_through(self.lake, self.operator)}

@@ -26,7 +26,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
-from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline, Stream, Windowed
+from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import archive_batches, note_erased, read_log
@@ -38,9 +38,7 @@ from streaming.operations.erasure.rows import (
     InLog,
     Person,
     affected,
-    can_be_kept,
     check_known,
-    days_touched,
     in_logs,
     of_rows,
     unread_rejected,
@@ -50,7 +48,6 @@ from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
 from streaming.service import Delivering, Observer, take_lease
 from streaming.tables import Split, clean_up, delta, numbers_of, take_out, to_be_taken
-from streaming.views import keep_days
 
 _VACUUMS = ((0, False), (1, True))
 """Hours for which a file stays, and whether it goes also where no version has it.
@@ -178,10 +175,12 @@ def _noted(
         newly = any(each.valid and each.stream in operator.reads for each in occurrences)
         if table is None or not newly:
             continue
-        if keep_numbers and isinstance(operator, Windowed) and can_be_kept(lake, operator, person):
-            in_view = next(each for each in occurrences if each.stream == operator.of)
-            days = days_touched(operator, in_view, read_log(spark, lake, operator.of))
-            keep_days(lake, operator, days)
+        runtime = runtime_of(operator, lake)
+        if keep_numbers and runtime.outlives(person.column):
+            of_person = (each for each in occurrences if each.stream in operator.reads)
+            days = runtime.keep_without(
+                {each.stream.name: each.split.taken(read_log(spark, lake, each.stream)) for each in of_person}
+            )
             kept[operator.name] = sorted({*kept.get(operator.name, []), *(day.isoformat() for day in days)})
         elif operator.name not in kept:
             generations[operator.name] = generation_of(table) + 1
@@ -247,7 +246,7 @@ def _check_days(lake: Lake, pipeline: Pipeline, person: Person, keep_numbers: bo
         ErasureError: with what can be done instead.
     """
     for operator in pipeline.operators:
-        since, keeps = whole_since(lake, operator), can_be_kept(lake, operator, person)
+        since, keeps = whole_since(lake, operator), runtime_of(operator, lake).outlives(person.column)
         if since is None or (keep_numbers and keeps):
             continue
         kept = ", or keep its numbers with --keep-numbers" if keeps else ""
@@ -344,10 +343,7 @@ def _deliver(
 
 def _sources(delivery: Delivery) -> set[str]:
     """The names of the stream or operator that a delivery is of, and of the streams that this reads."""
-    of: Delivery | Operator | Stream = delivery.of
-    while isinstance(of, Delivery):
-        of = of.of
-    return {of.name} if isinstance(of, Stream) else {of.name, *(stream.name for stream in of.reads)}
+    return {delivery.origin.of.name, *(stream.name for stream in delivery.reads)}
 
 
 def _taken_out(spark: SparkSession, lake: Lake, erasure: Erasure, table: str, split: Split) -> Erasure:
@@ -448,7 +444,8 @@ def preview_erasure(
             if person.is_told_by(delta.read(spark, uri)):
                 rows[table] = to_be_taken(spark, uri, person.split()).rows
     rebuilt = affected(pipeline, [each.stream.name for each in occurrences if each.valid])
-    kept = [operator.name for operator in rebuilt if keep_numbers and can_be_kept(lake, operator, person)]
+    stays = (operator for operator in rebuilt if keep_numbers and runtime_of(operator, lake).outlives(person.column))
+    kept = [operator.name for operator in stays]
     return ErasurePreview(
         {table: count for table, count in rows.items() if count},
         tuple(operator.name for operator in rebuilt if operator.name not in kept),

@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
 from functools import reduce
 from typing import Any
 
@@ -15,14 +14,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from streaming.base import BATCH, DAY, ORIGIN, WINDOW, ErasureError
-from streaming.declare import DEAD_LETTER, STATE, Operator, Pipeline, Stream, Windowed
+from streaming.base import BATCH, DAY, ORIGIN, ErasureError
+from streaming.declare import DEAD_LETTER, Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import REPAIRS, ever_rejected, place, read_batches, read_log, repaired
 from streaming.operations.batch_counts import counted_by_batch
 from streaming.spark import exact_json
 from streaming.tables import Split, delta
-from streaming.views import pairs
 
 WITHOUT_ROWS = ("batches", "dropped", "progress")
 """Tables beside the logs that hold no row of a stream."""
@@ -219,23 +217,6 @@ def affected(pipeline: Pipeline, streams: Iterable[str]) -> list[Operator]:
         for operator in pipeline.operators
         if not operator.never_rebuilt and names & {stream.name for stream in operator.reads}
     ]
-
-
-def can_be_kept(lake: Lake, operator: Operator, person: Person) -> bool:
-    """True if the operator's results may stay published: of several people, and nothing else is kept of their rows."""
-    return (
-        isinstance(operator, Windowed)
-        and person.column not in operator.by
-        and not operator.distinct
-        and operator.function is None
-        and not delta.exists(lake.table(operator, STATE))
-    )
-
-
-def days_touched(view: Windowed, occurrence: InLog, log: DataFrame) -> set[date]:
-    """The days of the windows that rows of a person are in."""
-    of_person = pairs(occurrence.split.taken(log), view)
-    return {row["day"] for row in of_person.select(F.to_date(f"{WINDOW}.start").alias("day")).distinct().collect()}
 
 
 def unread_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person) -> dict[str, int]:

@@ -92,6 +92,11 @@ class Table(OffsetSource):
         return storage_jars(self.of) if isinstance(self.of, str) else ()
 
     @property
+    def follows(self) -> tuple[tuple[Any, str], ...]:
+        """The one, where it is of the lake."""
+        return () if isinstance(self.of, str) else ((self.of, self.side),)
+
+    @property
     def larger_batches(self) -> str:
         """A higher cap."""
         return f"raise rows_per_batch={self.rows_per_batch} of the source"

@@ -128,7 +128,7 @@ def test_rows_of_an_output_can_be_delivered_with_where_they_are_from() -> None:
     assert (own.what, tuple(own.selected)) == ("rows", ("id", "sku"))
     dear = Delivery("out", LINES, Postgres("t", key=("id",)), output="dear", select={"id": "id", "b": "_batch"})
     assert dear.fingerprint == {"of": "lines", "what": "rows", "where": None, "output": "dear"}
-    with pytest.raises(DeclarationError, match="what='first' of delivery 'out' is nothing that a view has; use 'rows'"):
+    with pytest.raises(DeclarationError, match="'first' of delivery 'out' is nothing that a selection has; use 'rows'"):
         Delivery("out", LINES, JsonLines("out"), "first")
     with pytest.raises(DeclarationError, match=r"output='cheap' .* is no side output of 'lines', which has: dear"):
         Delivery("out", LINES, JsonLines("out"), output="cheap")

@@ -200,5 +200,5 @@ def test_a_result_is_known_by_a_text_unless_the_delivery_has_a_key() -> None:
     assert tuple(keyed.selected) == met.columns
     assert keyed.fingerprint != Delivery("out", met, JsonLines("out"), "current").fingerprint
     inner = Joined("inner", clicks, ads, ("k",), ("-5 seconds", "5 seconds"))
-    with pytest.raises(DeclarationError, match="'current' of delivery 'out' is nothing that a view has; use 'rows'"):
+    with pytest.raises(DeclarationError, match="'current' of delivery 'out' is nothing that a join has; use 'rows'"):
         Delivery("out", inner, JsonLines("out"), "current")

@@ -15,6 +15,7 @@ from platform_assets.keys import late_key
 from streaming import log
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
+from streaming.operators.backlog import LateCount
 from streaming.operators.corrected import PendingDay
 from streaming.tables import delta, history
 from tests.support.histories import grow_corrections, grow_log
@@ -47,7 +48,7 @@ def commits_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable
 def count_at(instance: dg.DagsterInstance, lake: Lake, through: int) -> None:
     """Dagster's last count of late pairs, of the day on which the history's first batches lie."""
     day = PendingDay(T0.date(), 1, through, None)
-    count = backlog_metadata(lake, count_by_sensor, [day], through)
+    count = backlog_metadata(LateCount.of(lake, count_by_sensor, [day], through))
     event = dg.AssetObservation(late_key(count_by_sensor), metadata=count)
     instance.report_runless_asset_event(event)
 

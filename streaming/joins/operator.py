@@ -67,14 +67,13 @@ from streaming.operators import (
     create_table,
     of_kept_days,
     require_table,
-    rows_by_batch,
     rows_per_day,
     runtime_of,
     version_read,
     whole_in,
     whole_since,
 )
-from streaming.sources import PlacedRows, placed_rows
+from streaming.sources import UnitTable
 from streaming.spark import Analysis, as_json, exact_json
 from streaming.tables import TimeRange, delta, merged, moved, shifted
 from streaming.windows import whole_days
@@ -263,11 +262,6 @@ def _(operator: Joined, lake: Lake) -> OperatorRuntime:
     return JoinedRuntime(operator, lake)
 
 
-@placed_rows.register
-def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
-    return rows_by_batch(of, lake, side)
-
-
 def _widest(joined: Joined) -> timedelta:
     """The greatest time that the rows of a pair may lie apart."""
     return max(abs(joined.lower), abs(joined.upper))
@@ -275,6 +269,9 @@ def _widest(joined: Joined) -> timedelta:
 
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        return self._rows_by_batch(output)
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
         none = _JoinedAnalysis.once(spark, self.operator, columns)

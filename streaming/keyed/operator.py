@@ -70,7 +70,7 @@ from streaming.operators import (
     version_read,
     whole_in,
 )
-from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.sources import UnitTable, check_has_side
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
@@ -85,22 +85,6 @@ _MIGRATE = (
 @runtime_of.register
 def _(operator: Keyed, lake: Lake) -> OperatorRuntime:
     return KeyedRuntime(operator, lake)
-
-
-@placed_rows.register
-def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, of.kind_name, side, of.output_schemas)
-    return PlacedRows(
-        uri=lake.table(of, side),
-        # Each step writes a later instant than the one before it.
-        unit=WRITTEN_AT,
-        unit_name="step of",
-        written=WRITTEN_AT,
-        at=AT,
-        made_by=f"run `tidemark run {of.folder}` first, so that it has results",
-        order=(AT, *of.by),
-        generation=generation_of,
-    )
 
 
 class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
@@ -119,6 +103,21 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        of = self.operator
+        check_has_side(of.name, of.kind_name, output, of.output_schemas)
+        return UnitTable(
+            uri=self.lake.table(of, output),
+            # Each step writes a later instant than the one before it.
+            unit=WRITTEN_AT,
+            unit_name="step of",
+            written=WRITTEN_AT,
+            at=AT,
+            made_by=f"run `tidemark run {of.folder}` first, so that it has results",
+            order=(AT, *of.by),
+            generation=generation_of,
+        )
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         if self.operator.order == "arrival" or stream not in self.operator.streams:

@@ -26,7 +26,7 @@ from streaming.base import (
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows
-from streaming.sources import PlacedRows, Source, placed_rows
+from streaming.sources import Source, UnitTable, unit_table_of
 from streaming.tables import FileIndex, TimeRange, at_most, delta, have_common, merged, occupied, read_files, storage
 
 REPAIRS = "repairs"
@@ -87,11 +87,11 @@ def repaired(log: DataFrame) -> DataFrame:
     return valid(log).where(F.col("_origin")[REPAIRS].isNotNull())
 
 
-@placed_rows.register
-def _(of: Stream, lake: Lake, side: str) -> PlacedRows:
+@unit_table_of.register
+def _(of: Stream, lake: Lake, side: str) -> UnitTable:
     if side:
         raise DeclarationError(f"Table({of.name!r}, side={side!r}): a stream has no side outputs; leave side out.")
-    return PlacedRows(
+    return UnitTable(
         uri=lake.log(of),
         unit="_batch",
         unit_name="batch",

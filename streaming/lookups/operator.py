@@ -33,7 +33,7 @@ from streaming.operators import (
     versions_now,
     whole_in,
 )
-from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.sources import UnitTable, check_has_side
 from streaming.tables import delta
 
 _log = logging.getLogger("tidemark")
@@ -42,22 +42,6 @@ _log = logging.getLogger("tidemark")
 @runtime_of.register
 def _(operator: Enriched, lake: Lake) -> OperatorRuntime:
     return EnrichedRuntime(operator, lake)
-
-
-@placed_rows.register
-def _(of: Enriched, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, of.kind_name, side, ("", FAILED))
-    return PlacedRows(
-        uri=lake.table(of, side),
-        # Each step has a greater number than the one before it, and writes each table once.
-        unit=STEP_COLUMN,
-        unit_name="step",
-        written=WRITTEN_AT,
-        at=AT,
-        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
-        order=(BATCH, ORIGIN),
-        instants=False,
-    )
 
 
 class EnrichedRuntime(OperatorRuntime):
@@ -69,6 +53,21 @@ class EnrichedRuntime(OperatorRuntime):
         self.operator = enriched
         self.lake = lake
         self._steps: EnrichedSteps | None = None
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        of = self.operator
+        check_has_side(of.name, of.kind_name, output, ("", FAILED))
+        return UnitTable(
+            uri=self.lake.table(of, output),
+            # Each step has a greater number than the one before it, and writes each table once.
+            unit=STEP_COLUMN,
+            unit_name="step",
+            written=WRITTEN_AT,
+            at=AT,
+            made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
+            order=(BATCH, ORIGIN),
+            instants=False,
+        )
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
         _ = EnrichedAnalysis.once(spark, self.operator, columns).rows.schema

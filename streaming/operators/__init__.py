@@ -20,7 +20,6 @@ from streaming.operators.declaration import (
     has_published,
     recorded_declaration,
 )
-from streaming.operators.placed import rows_by_batch
 from streaming.operators.progress import (
     GENERATION,
     NEWEST_BATCH,

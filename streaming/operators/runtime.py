@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, DeclarationError, OperatorError, date_literal, utc_now
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, DeclarationError, OperatorError, date_literal, utc_now
 from streaming.declare import FAILED, Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after, dropped_days, require_log
@@ -21,7 +21,8 @@ from streaming.operators.as_of import LogAtVersion, PinnedTables, versions_read
 from streaming.operators.comparison import Finding
 from streaming.operators.corrected import PendingDay
 from streaming.operators.declaration import check_declaration
-from streaming.operators.progress import FilterCounts, Progress
+from streaming.operators.progress import FilterCounts, Progress, generation_of
+from streaming.sources import UnitTable, check_has_side, unit_table_of
 from streaming.tables import clean_up, delta
 
 Batches = Mapping[str, Sequence[Batch]]
@@ -143,6 +144,35 @@ class OperatorRuntime(ABC):
 
         A function raises OperatorError where its table is not there.
         """
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        """The table of an output, by its suffix, whose rows come in units, so that a stream can follow them.
+
+        Raises:
+            DeclarationError: it has no such output, or rows of this kind cannot be followed.
+        """
+        raise DeclarationError(
+            f"Table(of={self.operator!r}) is of a {type(self.operator).__name__}, which no stream can follow; write a "
+            "stream, an operator such as a view, or the path of a Delta table as text. For an operator of your own let "
+            "its runtime say `unit_table`."
+        )
+
+    def _rows_by_batch(self, output: str) -> UnitTable:
+        """The table of an output with the number of the batch or step in `_batch`."""
+        of = self.operator
+        check_has_side(of.name, of.kind_name, output, (table.suffix for table in of.tables))
+        return UnitTable(
+            uri=self.lake.table(of, output),
+            unit=BATCH,
+            # Over several logs a step has a number of its own; over one it bears that of its newest batch.
+            unit_name="batch" if len(of.reads) == 1 else "step",
+            written=WRITTEN_AT,
+            at=AT,
+            made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
+            order=(ORIGIN,),
+            instants=False,
+            generation=generation_of,
+        )
 
     def versions(self) -> Mapping[str, int]:
         """The versions of its tables that readers of the lake see, by suffix; `delta.BEFORE` for those not there.
@@ -328,6 +358,11 @@ def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
         f"operator {operator.name!r} is a {type(operator).__name__}, which nothing here can run; register an "
         "OperatorRuntime for that type with `runtime_of.register`."
     )
+
+
+@unit_table_of.register
+def _(of: Operator, lake: Lake, side: str) -> UnitTable:
+    return runtime_of(of, lake).unit_table(side)
 
 
 def frame(spark: SparkSession, lake: Lake, operator: Operator, what: str | None = None) -> DataFrame:

@@ -48,14 +48,13 @@ from streaming.operators import (
     of_kept_days,
     open_side,
     require_table,
-    rows_by_batch,
     runtime_of,
     version_read,
     versions_now,
     whole_in,
 )
 from streaming.selected.tasks import WRITTEN, ApplyFunction, HandOn, WriteOutputs, of_report
-from streaming.sources import PlacedRows, placed_rows
+from streaming.sources import UnitTable
 from streaming.spark import Analysis, as_json, first_failure, guarded
 from streaming.tables import TaskFile, delta
 
@@ -300,13 +299,11 @@ def _(operator: Selected, lake: Lake) -> OperatorRuntime:
     return SelectedRuntime(operator, lake)
 
 
-@placed_rows.register
-def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
-    return rows_by_batch(of, lake, side)
-
-
 class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     """A selection runs in steps over its logs; nothing is kept from one to the next."""
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        return self._rows_by_batch(output)
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
         _ = _SelectedAnalysis.once(spark, self.operator, columns).rows.schema

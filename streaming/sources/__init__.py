@@ -18,5 +18,5 @@ from streaming.sources.receivers import (
     Websocket,
 )
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
-from streaming.sources.table import PlacedRows, Table, check_has_side, placed_rows
+from streaming.sources.table import Table, UnitTable, check_has_side, unit_table_of
 from streaming.sources.then import Then

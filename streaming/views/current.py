@@ -9,11 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import RETRACTED, DeclarationError
+from streaming.base import RETRACTED
 from streaming.declare import CORRECTIONS, UPDATES, OverWindows
 from streaming.lake import Lake
-from streaming.operators import PinnedTables, generation_of, versions_now
-from streaming.sources import PlacedRows, placed_rows
+from streaming.operators import PinnedTables, versions_now
 from streaming.views.results import kind_of
 
 _WINDOW_ID = "_window_id"
@@ -80,24 +79,3 @@ def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:
     # What has corrected first results counts also where the declaration makes none any more.
     others = {CORRECTIONS, UPDATES}.intersection(operator.reserved_suffixes)
     return PinnedTables(operator, versions_now(lake, operator, *others))
-
-
-@placed_rows.register
-def _(of: OverWindows, lake: Lake, side: str) -> PlacedRows:
-    if side:
-        raise DeclarationError(
-            f"Table({of.name!r}, side={side!r}): of a {of.kind_name} its first results can be followed; leave side "
-            "out. Late rows are in the log of each stream; corrections replace results: `Delivery(what='current')` "
-            "sends those on."
-        )
-    return PlacedRows(
-        uri=lake.table(of),
-        # A step publishes all windows that end before its watermark, so a later one never has an earlier end.
-        unit="window_end",
-        unit_name="window end",
-        written="_written_at",
-        at="window_end",
-        made_by=f"run `tidemark run {of.folder}` first, until a window is closed",
-        order=of.identity,
-        generation=generation_of,
-    )

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, OperatorError, from_micros, interval, literal, told
+from streaming.base import WINDOW, DeclarationError, OperatorError, from_micros, interval, literal, told
 from streaming.declare import CORRECTIONS, EACH_BATCH, FAILED, OPEN, STATE, UPDATES, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, OperatorCounts, read_log, valid
@@ -24,11 +24,13 @@ from streaming.operators import (
     SteppedRuntime,
     built_anew,
     create_table,
+    generation_of,
     open_side,
     rows_per_day,
     runtime_of,
     versions_now,
 )
+from streaming.sources import UnitTable
 from streaming.tables import delta
 from streaming.views.computation import WindowAnalysis, computation_of
 from streaming.views.corrections import correct, corrected_through, ended_since, logs_of, plan, read_corrections
@@ -68,6 +70,26 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
 
     fixed_steps: type[FixedSteps[Any]] = FixedSteps
     """Its steps where windows do not merge."""
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        of = self.operator
+        if output:
+            raise DeclarationError(
+                f"Table({of.name!r}, side={output!r}): of a {of.kind_name} its first results can be followed; leave "
+                "side out. Late rows are in the log of each stream; corrections replace results: "
+                "`Delivery(what='current')` sends those on."
+            )
+        return UnitTable(
+            uri=self.lake.table(of),
+            # A step publishes all windows that end before its watermark, so a later one never has an earlier end.
+            unit="window_end",
+            unit_name="window end",
+            written="_written_at",
+            at="window_end",
+            made_by=f"run `tidemark run {of.folder}` first, until a window is closed",
+            order=of.identity,
+            generation=generation_of,
+        )
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
         _ = WindowAnalysis.once(spark, self.operator, columns).results

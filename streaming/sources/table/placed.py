@@ -27,7 +27,7 @@ def nothing_dropped(table: DeltaTable) -> Mapping[int, int]:
 
 
 @dataclass(frozen=True)
-class PlacedRows:
+class UnitTable:
     """A table whose rows come in units, such as the batches of a log: all of a unit in one commit, in rising order.
 
     So a reader of rows alone, whatever files they lie in, knows what is new: the units above those it has. `unit` is
@@ -77,8 +77,8 @@ def check_has_side(of: str, kind: str, side: str, outputs: Iterable[str]) -> Non
 
 
 @singledispatch
-def placed_rows(of: Any, lake: Lake, side: str) -> PlacedRows:
-    """The rows of `of` that a stream may follow; `placed_rows.register` adds a kind of operator.
+def unit_table_of(of: Any, lake: Lake, side: str) -> UnitTable:
+    """The rows of `of` that a stream may follow: those of a stream's log, or what the runtime of an operator says.
 
     `side` names a side output of it, "" its own results.
 
@@ -87,6 +87,5 @@ def placed_rows(of: Any, lake: Lake, side: str) -> PlacedRows:
     """
     raise DeclarationError(
         f"Table(of={of!r}) is of a {type(of).__name__}, which no stream can follow; write a stream, an operator such "
-        "as a view, or the path of a Delta table as text. For an operator of your own register its rows with "
-        "`placed_rows.register`."
+        "as a view, or the path of a Delta table as text."
     )

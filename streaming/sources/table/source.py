@@ -15,7 +15,7 @@ from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
 from streaming.sources.source import Memory, SourceChange, SourceComparison
-from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
+from streaming.sources.table.placed import BEGIN, UnitTable, unit_table_of
 from streaming.sources.table.source_table import SourceTable, source_table, version_words
 from streaming.sources.table.units import UNIT
 from streaming.spark import JarGroup, exact_json, storage_jars
@@ -101,13 +101,13 @@ class Table(OffsetSource):
         """A higher cap."""
         return f"raise rows_per_batch={self.rows_per_batch} of the source"
 
-    def placed(self, lake: Lake) -> PlacedRows | None:
+    def placed(self, lake: Lake) -> UnitTable | None:
         """Where the rows lie, and what numbers them; None for a table that is followed by its versions.
 
         Raises:
             DeclarationError: nothing is known of what the table is of.
         """
-        return None if isinstance(self.of, str) else placed_rows(self.of, lake, self.side)
+        return None if isinstance(self.of, str) else unit_table_of(self.of, lake, self.side)
 
     def location(self, lake: Lake) -> str:
         """The table."""
@@ -155,7 +155,7 @@ class Table(OffsetSource):
         if isinstance(self.of, str):
             return version_words(begins, ends)
         # What units are called is the same wherever they lie.
-        placed = placed_rows(self.of, Lake("."), self.side)
+        placed = unit_table_of(self.of, Lake("."), self.side)
         return placed.range_words(begins.get(UNIT, BEGIN), ends[UNIT])
 
     def check_planned(self, lake: Lake, memory: Memory, begins: Offsets, ends: Offsets) -> None:

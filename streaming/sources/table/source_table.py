@@ -14,7 +14,7 @@ from streaming.base import SourceError
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.source import Memory
 from streaming.sources.table.changes import REMOVED, ChangeReader
-from streaming.sources.table.placed import BEGIN, PlacedRows
+from streaming.sources.table.placed import BEGIN, UnitTable
 from streaming.sources.table.unit_index import UnitIndex, paths_since
 from streaming.sources.table.units import ROWS, UNIT, UnitReader
 from streaming.sources.table.versions import FILE, NO_SNAPSHOT, SNAPSHOT, VERSION, VersionReader
@@ -29,7 +29,7 @@ _ANEW = (
 
 def source_table(
     uri: str,
-    placed: PlacedRows | None,
+    placed: UnitTable | None,
     memory: Memory,
     start_version: int | None = None,
     changes_by: tuple[str, ...] = (),
@@ -127,7 +127,7 @@ class SourceTable(ABC):
 class TableUnits(SourceTable):
     """By the units of its rows."""
 
-    def __init__(self, placed: PlacedRows, table: DeltaTable) -> None:
+    def __init__(self, placed: UnitTable, table: DeltaTable) -> None:
         super().__init__(placed.uri, table, placed.generation(table))
         self._placed = placed
         self._open = table

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from streaming.base import DAY, MICROSECOND, MILLISECOND, to_micros
-from streaming.sources.table.placed import PlacedRows
+from streaming.sources.table.placed import UnitTable
 from streaming.sources.table.row_order import as_numbers, read_columns
 from streaming.tables import delta, storage
 
@@ -21,7 +21,7 @@ _ROUNDED = MILLISECOND // MICROSECOND
 class UnitIndex:
     """Counts the rows of each unit. A file never changes, so each is read once, and only if it may hold what is new."""
 
-    def __init__(self, rows: PlacedRows) -> None:
+    def __init__(self, rows: UnitTable) -> None:
         self._rows = rows
         self._counted: dict[str, Counter[int]] = {}
         self._last: tuple[str, int, int] | None = None
@@ -49,7 +49,7 @@ class UnitIndex:
         return Counter({entry["values"]: entry["counts"] for entry in counts if entry["values"] is not None})
 
 
-def paths_since(table: DeltaTable, rows: PlacedRows, unit: int, until: int | None = None) -> list[str]:
+def paths_since(table: DeltaTable, rows: UnitTable, unit: int, until: int | None = None) -> list[str]:
     """The files of an open table that may have a row of the units in [unit, until), null for no end."""
     return [
         path

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from streaming.sources.offsets import OffsetReader, Offsets
-from streaming.sources.table.placed import BEGIN, PlacedRows
+from streaming.sources.table.placed import BEGIN, UnitTable
 from streaming.sources.table.row_order import as_numbers, batches, ordered, positions, read_columns
 from streaming.sources.table.unit_index import UnitIndex, paths_since
 from streaming.tables import delta, storage
@@ -38,7 +38,7 @@ class UnitReader(OffsetReader):
     The newest unit of the table is whole: each is written in one commit, and none gets a row later.
     """
 
-    def __init__(self, rows: PlacedRows, table: str, columns: StructType, rows_per_batch: int) -> None:
+    def __init__(self, rows: UnitTable, table: str, columns: StructType, rows_per_batch: int) -> None:
         self._rows = rows
         self._table = table
         self._columns = columns

@@ -16,7 +16,7 @@ from streaming.declare.operator import CORRECTIONS
 from streaming.declare.two_sided import TwoSided
 from streaming.lake.lake import Lake
 from streaming.sinks.files import JsonLines
-from streaming.sources import placed_rows
+from streaming.sources import unit_table_of
 
 clock = BoundedOutOfOrderness("1 second")
 clicks = Stream("clicks", Files("clicks"), Json("visitor string, at timestamp, page string, n bigint"), "at", clock)
@@ -64,14 +64,14 @@ def test_both_sides_may_be_one_stream() -> None:
 
 
 def test_other_streams_follow_first_results_and_a_delivery_carries_these_or_what_is_current() -> None:
-    placed = placed_rows(bought, Lake("."), "")
+    placed = unit_table_of(bought, Lake("."), "")
     assert (placed.unit, placed.order) == ("window_end", ("visitor", "window_start", "window_end"))
     assert Delivery("out", bought, JsonLines("out")).what == "first"
     assert Delivery("out", bought, JsonLines("out"), what="current").identity == ("_result_id",)
     with pytest.raises(DeclarationError, match="use 'first', 'current'"):
         Delivery("out", bought, JsonLines("out"), what="late")
     with pytest.raises(DeclarationError, match="of a window join its first results can be followed"):
-        placed_rows(bought, Lake("."), "late")
+        unit_table_of(bought, Lake("."), "late")
 
 
 def joined(**given: Any) -> WindowJoined:

@@ -3,9 +3,7 @@
 from streaming.views.computation import Computation, computation_of, is_closed, until
 from streaming.views.corrections import (
     correct,
-    corrected_through,
     correction,
-    ended_since,
     logs_of,
     pending,
     plan,
@@ -13,7 +11,7 @@ from streaming.views.corrections import (
 )
 from streaming.views.current import current_results, current_with_reasons, pinned_windows
 from streaming.views.operator import OverWindowsRuntime, WindowedRuntime
-from streaming.views.partial_results import PartialColumns, keep_days, rows_as_partial
+from streaming.views.partial_results import PartialColumns, rows_as_partial
 from streaming.views.results import (
     aggregate,
     as_batch,

@@ -14,7 +14,7 @@ LOADS = {
     # From the pipe of a process that this one started to call a function of the user's.
     "streaming/lookups/calls.py": {"pickle.loads"},
     # From an option of Spark's reader, which the driver set a moment before; it is in no checkpoint.
-    "streaming/sources/offsets/data_source.py": {"pickle.loads"},
+    "streaming/sources/offsets.py": {"pickle.loads"},
 }
 """Where something is unpickled, and what it is."""
 

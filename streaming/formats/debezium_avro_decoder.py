@@ -15,7 +15,7 @@ _SIDES = ("before", "after")
 
 
 @dataclass
-class EnvelopeDecoder(AvroDecoder):
+class AvroEnvelopeDecoder(AvroDecoder):
     """Reads envelopes: what is told of the `change`, as a struct; true where there is a row; and the columns of `of`.
 
     The row is in `before` where something was deleted, and otherwise in `after`. `change` is the declared envelope

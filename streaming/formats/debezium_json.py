@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal
 
+from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from streaming.base import sql
-from streaming.formats.debezium_envelopes import (
-    CHANGE_AT,
-    FIRST_MILLI,
-    LAST_MILLI,
-    OPERATIONS,
-    PLACEHOLDER,
-    UNAVAILABLE,
-    no_operation,
-)
 from streaming.formats.decoder import Decoder, Row, Unreadable
 from streaming.formats.json_text import cut, object_of, shown_value, text_of
-from streaming.formats.leaves import Number, Refused, leaf_of
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO, Number, Refused, leaf_of
 from streaming.formats.nested import kind_of, reader_of
 
 Decimals = Literal["number", "text", "base64"]
@@ -33,9 +26,6 @@ Decimals = Literal["number", "text", "base64"]
 _Type = exp.DataType.Type
 _Schema = Mapping[str, Any]
 _NO_SCHEMA: _Schema = {}
-_IN_BASE64 = base64.b64encode(PLACEHOLDER.encode()).decode()
-_NOT_SENT: tuple[Any, ...] = (PLACEHOLDER, _IN_BASE64, [PLACEHOLDER], [_IN_BASE64], {PLACEHOLDER: PLACEHOLDER})
-"""The placeholder as texts, bytes, arrays and maps of such are written."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
 _NANOS_OF = {
@@ -47,6 +37,63 @@ _NANOS_OF = {
 """The nanoseconds of a unit of each kind of instant that is written as a number."""
 _LARGEST_SCALE, _MOST_CHARACTERS = 400, 400
 """The limits of a decimal in base64; no type has as many digits."""
+OP, AT, SOURCE, BEFORE, AFTER = "_op", "_at", "_source", "_before", "_after"
+"""Columns of an opened envelope: the operation, a time as text, the source in JSON, and the rows as they came."""
+
+OPERATIONS = {"c": "created", "r": "read by a snapshot", "u": "updated", "d": "deleted"}
+FIRST_MILLI, LAST_MILLI = FIRST_MICRO // 1_000, LAST_MICRO // 1_000
+"""The first and the last instant there is, in milliseconds since 1970."""
+
+CHANGE_OP, CHANGE_AT, CHANGE_SOURCE = "change_op", "change_at", "change_source"
+"""Columns beside those of the row: the kind of a change, when it was committed, and where the database has it."""
+
+CHANGE_UNAVAILABLE = "change_unavailable"
+"""The columns of which the database did not send the value, as the change left it as it was."""
+
+ADDED = (
+    sql.Column(CHANGE_OP, "string", required=False, comment="c, r (snapshot), u or d; null of a tombstone"),
+    sql.Column(CHANGE_AT, "timestamp", required=False, comment="When the database committed it."),
+    sql.Column(CHANGE_SOURCE, "string", required=False, comment="Where the database has it, the JSON of `source`."),
+    sql.Column(CHANGE_UNAVAILABLE, "array<string>", required=False, comment="Columns whose value was not sent."),
+)
+
+PLACEHOLDER = "__debezium_unavailable_value"
+"""The text that connectors write for a large value that a change left as it was, which the database does not log."""
+
+_IN_BASE64 = base64.b64encode(PLACEHOLDER.encode()).decode()
+_NOT_SENT: tuple[Any, ...] = (PLACEHOLDER, _IN_BASE64, [PLACEHOLDER], [_IN_BASE64], {PLACEHOLDER: PLACEHOLDER})
+"""The placeholder as texts, bytes, arrays and maps of such are written."""
+
+UNAVAILABLE = (
+    "is unavailable: the database did not log the value, as the change left it as it was. Log whole rows, in Postgres "
+    "by REPLICA IDENTITY FULL, or declare the column without not null"
+)
+"""The words of a reason against a column that must have a value."""
+
+
+def no_operation(operation: object) -> str:
+    """The reason against an envelope whose operation is no change of a row."""
+    return f"op {operation} is no change of a row ({', '.join(OPERATIONS)})"
+
+
+class Envelope(ABC):
+    """The reader of the envelopes of one encoding."""
+
+    @property
+    @abstractmethod
+    def row(self) -> tuple[sql.Column, ...]:
+        """The columns of the row inside."""
+
+    @abstractmethod
+    def opened(self, raw: DataFrame) -> DataFrame:
+        """`raw` with the columns of an opened envelope and `_unreadable`; these are null where there is no payload."""
+
+    @abstractmethod
+    def parsed(self, judged: DataFrame) -> DataFrame:
+        """With `_row`, the values of `_before` where `_deleted` and of `_after` otherwise, `_row_wrong` and `_unknown`.
+
+        A required value that is missing is a reason in `_row_wrong`, but of a row that was deleted.
+        """
 
 
 @dataclass

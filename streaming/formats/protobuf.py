@@ -61,7 +61,7 @@ class Protobuf(Format):
     @cached_property
     def columns(self) -> tuple[sql.Column, ...]:
         """The fields of the message, in order."""
-        from streaming.formats.protobuf_types import columns_of, described
+        from streaming.formats.protobuf_values import columns_of, described
 
         return columns_of(described(self._described_by, self.message))
 

@@ -12,8 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_of
-from streaming.formats.protobuf_types import described, widened
-from streaming.formats.protobuf_values import Messages, Written, messages_of
+from streaming.formats.protobuf_values import Messages, Written, described, messages_of, widened
 
 _LONGEST_VARINT = 10
 _DEEPEST = 100

@@ -1,6 +1,5 @@
 """Sources: where payloads come from, with their origin."""
 
-from streaming.sources.backlog import SourceBacklog, backlog_numbers, by_unit, largest_partitions
 from streaming.sources.file_payloads import CsvRecords
 from streaming.sources.files import Files
 from streaming.sources.generator import Generator, noise
@@ -17,6 +16,16 @@ from streaming.sources.receivers import (
     TcpSocket,
     Websocket,
 )
-from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
+from streaming.sources.source import (
+    Memory,
+    Reading,
+    Source,
+    SourceBacklog,
+    SourceComparison,
+    Taken,
+    backlog_numbers,
+    by_unit,
+    largest_partitions,
+)
 from streaming.sources.table import Table, UnitTable, check_has_side, unit_table_of
 from streaming.sources.then import Then

@@ -11,10 +11,8 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.sources.files_backlog import first_names
-from streaming.sources.files_planned import vanished
+from streaming.sources.landed_files import first_names, relative_path, vanished
 from streaming.sources.source import Memory, Reading, Taken
-from streaming.sources.taken_files import relative_path
 from streaming.tables import storage
 
 CONTENT = "content"

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, SourceError, check_number, to_micros
 from streaming.lake import Lake
-from streaming.sources.backlog import SourceBacklog
-from streaming.sources.file_bounds import FileBounds
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
-from streaming.sources.file_payloads import Payloads, check_payloads, cut_files, is_read_whole
-from streaming.sources.files_backlog import FilesBacklog, undecoded_warning
-from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
-from streaming.sources.files_planned import sizes_of_planned, unreadable, vanished
-from streaming.sources.landed_files import as_glob, checked_names, matcher, undecoded_names
-from streaming.sources.source import Memory, Reading, Source, SourceChange, SourceComparison, Taken
+from streaming.sources.file_payloads import FileBounds, Payloads, check_payloads, cut_files, is_read_whole
+from streaming.sources.landed_files import (
+    FilesBacklog,
+    LandedFile,
+    TakenFiles,
+    as_glob,
+    checked_names,
+    listing_of,
+    matcher,
+    path_of,
+    relative_path,
+    sizes_of_planned,
+    undecoded_names,
+    undecoded_warning,
+    unreadable,
+    vanished,
+)
+from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
 from streaming.spark import (
     FileInfo,
     JarGroup,
@@ -32,9 +44,12 @@ from streaming.spark import (
     make_checkpoint,
     ordered,
     planned,
+    rename_taken,
     storage_jars,
+    taken_entry,
     visible_files,
 )
+from streaming.tables import storage
 
 _log = logging.getLogger(__name__)
 
@@ -272,13 +287,13 @@ class Files(Source):
     ) -> None:
         """A batch takes whole files, so that each of which the log has a row was taken."""
         landing = self.location(lake)
-        taken = {taken_uri(landing, self.path, origin["path"]): origin["modified"] for origin in origins}
+        taken = {_taken_uri(landing, self.path, origin["path"]): origin["modified"] for origin in origins}
         files = (TakenFile(0, path, to_micros(at) // 1000) for path, at in sorted(taken.items()))
         make_checkpoint(checkpoint, query, query_batch, files)
 
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
         """The folder of the files that were taken, where the lake was moved since."""
-        return recorded_folder(checkpoint, self.path, self.location(lake))
+        return _recorded_folder(checkpoint, self.path, self.location(lake))
 
 
 def _decoded(path: Column) -> Column:
@@ -353,3 +368,74 @@ def _ingested(origins: DataFrame) -> dict[str, list[FileInfo]]:
 def _identity(path: str) -> str:
     """Hadoop writes local paths as `file:/a`, Spark as `file:///a`."""
     return "file:/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
+
+
+def move_files(checkpoint: str, recorded: str, there: str, to: str, names: Sequence[str] = ()) -> int:
+    """Copy the files that wait in the folder `there` into the folder `to`, and let the checkpoint know that folder.
+
+    The checkpoint says which files of the folder `recorded` were taken, which `there` may be a copy of: they stay
+    taken under their names. Returns how many files were copied; none that is there already.
+    """
+    if path_of(recorded) == path_of(there) == path_of(to):
+        return 0
+    waiting = 0 if path_of(there) == path_of(to) else _copy_waiting(checkpoint, recorded, there, to, names)
+    rename_taken(checkpoint, lambda uri: _uri(to, relative_path(unquote(uri), recorded)))
+    return waiting
+
+
+def _recorded_folder(checkpoint: str, path: str, landing: str) -> str | None:
+    """The folder of the file that was taken last, if it ends with `path` as `landing` does, and is another one."""
+    names = (info.base_name.removesuffix(".compact") for info in storage.listed(f"{checkpoint}/sources/0"))
+    newest = max((int(name) for name in names if name.isdigit()), default=None)
+    file = None if newest is None else next(iter(taken_entry(checkpoint, newest) or ()), None)
+    if file is None or path_of(file.path).startswith(f"{path_of(landing)}/"):
+        return None
+    folder, below, _ = path_of(file.path).rpartition(f"/{path.strip('/')}/")
+    return f"{folder}{below}".rstrip("/") if below else None
+
+
+def _copy_waiting(checkpoint: str, recorded: str, there: str, to: str, names: Sequence[str]) -> int:
+    taken = TakenFiles(recorded, checkpoint)
+    taken.read_on()
+    files, root = storage.resolve(to)
+    files.create_dir(root, recursive=True)
+    entries = sorted(listing_of(there, names).files, key=lambda file: (file.modified_ns, file.name))
+    modified = taken.modified([file.name for file in entries])
+    waiting = [entry for entry, modification_time in zip(entries, modified, strict=True) if modification_time is None]
+    for file in waiting:
+        _copy(there, to, file)
+    return len(waiting)
+
+
+def _copy(there: str, to: str, file: LandedFile) -> None:
+    """Put a copy in place whole, with the same modification time where the storage lets one set it: it orders files."""
+    folder, _, last = file.name.rpartition("/")
+    source, root = storage.resolve(f"{there}/{folder}".rstrip("/"))
+    target, place = storage.resolve(f"{to}/{folder}".rstrip("/"))
+    hidden = f"{place}/.{last}"
+    storage.make_folder(target, place)
+    with source.open_input_stream(f"{root}/{last}") as content, target.open_output_stream(hidden) as copy:
+        copy.write(content.read())
+    if isinstance(target, fs.LocalFileSystem):
+        os.utime(hidden, ns=(file.modified_ns, file.modified_ns))
+    target.move(hidden, f"{place}/{last}")
+
+
+def _taken_uri(landing: str, path: str, origin_path: str) -> str:
+    """A file of the landing folder by the URI that Spark's source knows it by, where rows hold it as `origin_path`.
+
+    The folder is declared as `path`; where it was another one when the file was read, the lake was moved since.
+    """
+    name, below = path_of(unquote(origin_path)), f"{path_of(landing)}/"
+    if name.startswith(below):
+        return _uri(landing, name.removeprefix(below))
+    return _uri(landing, name.rpartition(f"/{path.strip('/')}/")[2])
+
+
+def _uri(folder: str, name: str) -> str:
+    """The file as Spark's source writes it: an encoded URI."""
+    path = f"{folder}/{name}"
+    scheme, separator, rest = path.partition("://")
+    address, below = (f"{scheme}://", rest) if separator else ("file://", path)
+    # Java leaves what is not ASCII as it is.
+    return address + "".join(quote(part, safe="/!$&'()*+,;=:@~") if part.isascii() else part for part in below)

@@ -1,21 +1,37 @@
-"""The files in a landing folder that a batch may take, told without Spark: those that its file source sees."""
+"""The files in a landing folder: those that a batch may take, those that it will, and those that were taken.
+
+All but the checks of a planned batch is told without Spark, from the folder and from the log that its file source keeps
+in the checkpoint of the query.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from hashlib import blake2b
 from heapq import heappop, heappush
 from pathlib import Path
 
+import numpy as np
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
-from streaming.base import DeclarationError, check_tuple
-from streaming.spark import is_visible
+from streaming.base import DeclarationError, SourceError, check_tuple
+from streaming.sources.file_payloads import FileBounds
+from streaming.sources.source import SourceBacklog
+from streaming.spark import TakenFile, is_visible, newest_compaction, planned, size_of, taken_entry
 from streaming.tables import storage
+
+_NAMED = 5
+_PUT_ASIDE = (
+    "Nothing of its batch was taken. Move it out of the landing folder, leave an empty file under its name there, and "
+    "run again; what is good in it can be landed under another name."
+)
 
 
 @dataclass(frozen=True)
@@ -129,3 +145,174 @@ def _walked(root: str) -> Iterator[tuple[str, os.stat_result | None]]:
 def _is_decoded(name: str) -> bool:
     """Python stands surrogates for bytes that are no UTF-8."""
     return name.isascii() or not re.search("[\ud800-\udfff]", name)
+
+
+class TakenFiles:
+    """The files taken so far, by their path relative to the landing folder.
+
+    Sixteen bytes are kept of each, a digest of its name and its modification time: a name counts for ever, since Spark
+    takes no name twice, and a stream takes millions of files.
+    """
+
+    def __init__(self, landing: str, checkpoint: str) -> None:
+        self._landing = landing
+        self._checkpoint = checkpoint
+        self._next = 0
+        self._read = -1
+        self._digests = np.empty(0, np.uint64)
+        self._modified = np.empty(0, np.int64)
+
+    def read_on(self) -> None:
+        """Take note of what was taken since the last call."""
+        if self._next == 0:
+            self._next = newest_compaction(self._checkpoint) or 0
+        while True:
+            entry = taken_entry(self._checkpoint, self._next, self._read)
+            if entry is not None:
+                self._add(entry)
+                self._read = self._next
+                self._next += 1
+                continue
+            # Old entries are deleted; the newest compaction repeats them.
+            newest = newest_compaction(self._checkpoint)
+            if newest is None or newest < self._next:
+                return
+            self._next = newest
+
+    def modified(self, names: Sequence[str]) -> list[int | None]:
+        """When each of the files was modified as it was taken, in milliseconds since the epoch; None if it was not."""
+        digests = np.frombuffer(b"".join(map(_digest, names)), np.uint64)
+        places = np.searchsorted(self._digests, digests)
+        there = np.append(self._digests, np.uint64(0))[places] == digests
+        there &= places < len(self._digests)
+        return [
+            int(self._modified[place]) if taken else None
+            for place, taken in zip(places.tolist(), there.tolist(), strict=True)
+        ]
+
+    def _add(self, files: Iterable[TakenFile]) -> None:
+        digests, modified = bytearray(), array("q")
+        for file in files:
+            digests += _digest(relative_path(file.path, self._landing))
+            modified.append(file.modified)
+        together = np.concatenate([self._digests, np.frombuffer(digests, np.uint64)])
+        self._digests, kept = np.unique(together, return_index=True)
+        self._modified = np.concatenate([self._modified, np.frombuffer(modified, np.int64)])[kept]
+
+
+def relative_path(uri: str, landing: str) -> str:
+    """The path of a file below the landing folder; Spark writes `file:///a` where the folder is declared as `/a`."""
+    return path_of(uri).removeprefix(f"{path_of(landing)}/")
+
+
+def path_of(uri: str) -> str:
+    """The path of a path or URI, the same however it is written."""
+    scheme, separator, rest = uri.partition("://")
+    path = f"/{rest.partition('/')[2]}" if separator else scheme.removeprefix("file:")
+    return re.sub("/+", "/", path).rstrip("/")
+
+
+def _digest(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=8).digest()
+
+
+class FilesBacklog:
+    """Counts the files of a landing folder that are in no batch of the query, and names those changed since theirs."""
+
+    def __init__(self, landing: str, checkpoint: str, names: Sequence[str] = ()) -> None:
+        self._landing = landing
+        self._names = names
+        self._taken = TakenFiles(landing, checkpoint)
+
+    def count(self) -> SourceBacklog:
+        """The files that wait now."""
+        # In this order: a file that is taken between the two steps still waits, and is not missed later.
+        self._taken.read_on()
+        listing = listing_of(self._landing, self._names)
+        files = listing.files
+        modified = self._taken.modified([file.name for file in files])
+        waiting = [file.size for file, taken in zip(files, modified, strict=True) if taken is None]
+        changed = [
+            file.name
+            for file, taken in zip(files, modified, strict=True)
+            if taken is not None and not _same_instant(file.modified_ns // 1_000_000, taken)
+        ]
+        warnings = (_changed_warning(sorted(changed)), undecoded_warning(listing.undecoded))
+        return SourceBacklog(len(waiting), "files", sum(waiting), " ".join(filter(None, warnings)))
+
+
+def _same_instant(listed: int, taken: int) -> bool:
+    """True if two modification times, in milliseconds, are the same instant.
+
+    Arrow knows those of some storages in whole seconds, Spark does not.
+    """
+    return listed in (taken, taken // 1000 * 1000)
+
+
+def undecoded_warning(names: Sequence[str]) -> str:
+    """A sentence on files that are not read for their names; empty where there are none."""
+    if not names:
+        return ""
+    return f"Not read, as its name is not UTF-8: {first_names(names)}. Rename it; the other files are read meanwhile."
+
+
+def _changed_warning(changed: list[str]) -> str:
+    if not changed:
+        return ""
+    return (
+        f"Changed, or delivered again under the same name, after it was read: {first_names(changed)}. A file is read "
+        "once: deliver what was added or corrected as a new file under a new name."
+    )
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
+
+
+def sizes_of_planned(
+    spark: SparkSession, checkpoint: str, query_batch: int, landing: str, bounds: FileBounds
+) -> list[int]:
+    """The sizes of the files of a batch, in bytes.
+
+    Raises:
+        SourceError: one is gone, cannot be read, or exceeds the `bounds`.
+    """
+    sizes = []
+    for path in planned(checkpoint, query_batch):
+        size = size_of(spark, path)
+        if size is None:
+            raise vanished(path)
+        if size and path.startswith("file:") and ":" in path.rpartition("/")[2]:
+            raise SourceError(f"{path} cannot be read: Hadoop knows no local file with a colon. {_PUT_ASIDE}")
+        if size and bounds.may_exceed(path, size):
+            _check_bounds(bounds, landing, path)
+        sizes.append(size)
+    return sizes
+
+
+def vanished(path: str) -> SourceError:
+    """The error for a file that is gone before its batch was committed."""
+    return SourceError(
+        f"a file vanished before its batch was committed: {path}. Put it back and run again; files of the landing "
+        "folder may be removed only after their batch is in the log."
+    )
+
+
+def unreadable(path: str, reason: str) -> SourceError:
+    """The error for a file that Spark could not read to its end."""
+    return SourceError(f"{path} cannot be read ({reason}). {_PUT_ASIDE}")
+
+
+def _check_bounds(bounds: FileBounds, landing: str, path: str) -> None:
+    try:
+        exceeded = bounds.exceeded(storage.below(landing), relative_path(path, landing))
+    except FileNotFoundError as error:
+        raise vanished(path) from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be unpacked ({error}). {_PUT_ASIDE}") from error
+    if exceeded is not None:
+        raise SourceError(
+            f"{path} {exceeded}. {_PUT_ASIDE} If the file is right, raise that bound in Files(...), as far as the "
+            "memory of driver and workers allows."
+        )

@@ -12,10 +12,9 @@ from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, SourceError, check_type
 from streaming.lake import Lake
-from streaming.sources.backlog import SourceBacklog
 from streaming.sources.generator import Generator
 from streaming.sources.kafka import Kafka
-from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
+from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
 from streaming.spark import JarGroup
 from streaming.tables import storage
 

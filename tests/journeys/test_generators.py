@@ -21,7 +21,7 @@ from docs.examples.generators import (
 )
 from streaming import Generator, Lake, Pipeline, log
 from streaming.audit.laws import audit
-from streaming.sources.generator.reader import GeneratorReader
+from streaming.sources.generator import GeneratorReader
 from tests.support import generator_crash
 from tests.support.crash import crash
 from tests.support.instants import T0, ms

@@ -20,7 +20,7 @@ from streaming.lake.lake import Lake
 from streaming.operators.progress import GENERATION
 from streaming.operators.switching import next_of
 from streaming.sinks.files import JsonLines
-from streaming.sources.files_moved import move_files
+from streaming.sources.files import move_files
 from streaming.tables import delta
 from streaming.windows.periodic import Tumbling
 from tests.streaming.keyed.functions import readings, sums

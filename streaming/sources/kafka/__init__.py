@@ -1,4 +1,3 @@
 """Topics of Kafka as a source."""
 
-from streaming.sources.kafka.source import Kafka
-from streaming.sources.kafka.start import CommittedOffsets
+from streaming.sources.kafka.source import CommittedOffsets, Kafka

@@ -15,11 +15,16 @@ from pyspark.sql import functions as F
 from streaming.base import CheckpointError, SourceError
 from streaming.kafka import ClientOptions
 from streaming.lake import Lake
-from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, read_directly
-from streaming.sources.kafka.memory import KafkaMemory, RangesOf
-from streaming.sources.kafka.plan import Plan, check_nothing_lost, lost_ranges, planned_ranges
-from streaming.sources.kafka.ranges import Ranges, joined, size, within, without
-from streaming.sources.kafka.topics import Partition, Topic, name_of
+from streaming.sources.kafka.client import Partition, Topic, name_of
+from streaming.sources.kafka.direct import (
+    FIRST_BEYOND_SPARK,
+    Plan,
+    check_nothing_lost,
+    lost_ranges,
+    planned_ranges,
+    read_directly,
+)
+from streaming.sources.kafka.memory import KafkaMemory, Ranges, RangesOf, joined, size, within, without
 from streaming.sources.source import Memory, Reading, Taken
 from streaming.spark import query_id
 

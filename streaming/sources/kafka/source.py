@@ -14,11 +14,10 @@ from pyspark.sql import functions as F
 from streaming.base import DeclarationError, SourceError, check_tuple, needs
 from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark
 from streaming.lake import Lake
-from streaming.sources.backlog import SourceBacklog
 from streaming.sources.kafka.batch import take_batch
-from streaming.sources.kafka.direct import LAST_MILLI
-from streaming.sources.kafka.memory import KafkaMemory
-from streaming.sources.kafka.plan import (
+from streaming.sources.kafka.client import Topic, name_of
+from streaming.sources.kafka.direct import (
+    LAST_MILLI,
     check_held,
     check_nothing_lost,
     check_same_topics,
@@ -27,11 +26,19 @@ from streaming.sources.kafka.plan import (
     planned_ends,
     planned_ranges,
 )
-from streaming.sources.kafka.ranges import words
-from streaming.sources.kafka.start import Start, checked_start, first_offsets
-from streaming.sources.kafka.topics import Topic, name_of
-from streaming.sources.source import Memory, Reading, Source, SourceChange, SourceComparison, Taken
+from streaming.sources.kafka.memory import KafkaMemory, words
+from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id
+
+if TYPE_CHECKING:
+    from streaming.sources.kafka.client import KafkaClient
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from streaming.base import FrozenMapping
+from streaming.sources.kafka.client import Partition
+from streaming.sources.kafka.memory import beyond
 
 if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient
@@ -73,7 +80,7 @@ class Kafka(Source):
     topic: str | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    start: Start = "earliest"
+    start: _Start = "earliest"
     rows_per_batch: int = 500_000
     headers: bool = False
     when_lost: Literal["stop", "skip"] = "stop"
@@ -90,7 +97,7 @@ class Kafka(Source):
         needs("confluent_kafka", "Kafka")
         check_servers("Kafka", self.servers)
         _check_subscription(self.topic, self.topics, self.pattern)
-        object.__setattr__(self, "start", checked_start(self.start, self._named))
+        object.__setattr__(self, "start", _checked_start(self.start, self._named))
         object.__setattr__(self, "options", client_options(self.options))
         if not isinstance(self.rows_per_batch, int) or self.rows_per_batch < 1:
             raise DeclarationError(f"rows_per_batch={self.rows_per_batch!r} reads nothing; use 1 or more.")
@@ -180,7 +187,7 @@ class Kafka(Source):
             return "earliest"
         memory = KafkaMemory.from_json(reading.memory)
         offsets: dict[str, dict[str, int]] = {}
-        for (topic, number), offset in first_offsets(self._client, topics, self.start, memory).items():
+        for (topic, number), offset in _first_offsets(self._client, topics, self.start, memory).items():
             offsets.setdefault(topic, {})[str(number)] = offset
         return json.dumps(offsets)
 
@@ -251,7 +258,7 @@ class _KafkaBacklog:
     """Counts offsets, which are rows but for markers of transactions and gaps."""
 
     def __init__(
-        self, topics: Callable[[], dict[str, Topic]], client: KafkaClient, checkpoint: str, start: Start
+        self, topics: Callable[[], dict[str, Topic]], client: KafkaClient, checkpoint: str, start: _Start
     ) -> None:
         self._topics = topics
         self._client = client
@@ -271,7 +278,7 @@ class _KafkaBacklog:
         if batch is not None:
             taken = planned_ends(self._checkpoint, batch)
         else:
-            taken = first_offsets(self._client, topics, self._start, remembered)
+            taken = _first_offsets(self._client, topics, self._start, remembered)
         # Rows that were removed meanwhile do not wait any more.
         waiting = {
             name_of(place): ends[place] - max(taken.get(place, 0), earliest[place])
@@ -403,3 +410,126 @@ def _subscribed(client: KafkaClient, servers: str, named: Sequence[str], pattern
             "Create it, correct the declaration, or let the user of the stream read it. Nothing was read."
         )
     return topics
+
+
+@dataclass(frozen=True)
+class CommittedOffsets:
+    """Begin where the consumer group `group` has got to; `otherwise` where it has committed nothing.
+
+    For a stream that takes over from a consumer. The group itself stays as it is.
+    """
+
+    group: str
+    otherwise: Literal["earliest", "latest"] = "latest"
+
+    def __post_init__(self) -> None:
+        if self.otherwise not in ("earliest", "latest"):
+            raise DeclarationError(f"otherwise={self.otherwise!r} is no position; write 'earliest' or 'latest'.")
+
+
+_Start = Literal["earliest", "latest"] | datetime | Mapping[int | str, int] | CommittedOffsets
+
+
+def _checked_start(start: object, topics: tuple[str, ...]) -> _Start:
+    """A start position as a declaration holds it: partitions by their names.
+
+    Raises:
+        DeclarationError: it is none.
+    """
+    match start:
+        case "earliest" | "latest" | CommittedOffsets():
+            return start
+        case datetime():
+            if start.tzinfo is None:
+                raise DeclarationError(
+                    f"start={start!r} has no time zone; write which instant is meant, such as "
+                    "datetime(2026, 1, 1, tzinfo=UTC)."
+                )
+            return start
+        case Mapping():
+            return FrozenMapping(dict(_offsets(start, topics)))
+    raise DeclarationError(
+        f"start={start!r} is no start position; write 'earliest', 'latest', an instant such as datetime(2026, 1, 1, "
+        "tzinfo=UTC), offsets such as {0: 17, 1: 4}, or CommittedOffsets('group')."
+    )
+
+
+def _offsets(start: Mapping[object, object], topics: tuple[str, ...]) -> Iterable[tuple[str, int]]:
+    for partition, offset in start.items():
+        if isinstance(partition, int) and len(topics) == 1:
+            name = name_of((topics[0], partition))
+        elif isinstance(partition, str) and partition.rpartition("-")[2].isdigit():
+            name = partition
+        else:
+            raise DeclarationError(
+                f"start={dict(start)!r} names the partition {partition!r}; write its number where there is one topic, "
+                "and topic and number such as 'orders-0' where there are several."
+            )
+        if not isinstance(offset, int) or offset < 0:
+            raise DeclarationError(f"start={dict(start)!r} has the offset {offset!r}; write 0 or more.")
+        yield name, offset
+
+
+def _first_offsets(
+    client: KafkaClient, topics: Mapping[str, Topic], start: _Start, memory: KafkaMemory
+) -> dict[Partition, int]:
+    """From where a query without a checkpoint reads each partition that is there.
+
+    Of a log that has nothing yet, from where the declaration says. Otherwise from there too, but at the latest from
+    where the log ends, and without what it holds: so nothing is left out, and nothing is read twice. What a log with
+    rows has never seen of, a new partition or topic, is read from its first row.
+
+    Raises:
+        SourceError: the brokers do not answer, or a declared offset is not there.
+    """
+    partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+    declared = _declared(client, partitions, start)
+    if not memory.ranges:
+        return declared
+    earliest = client.earliest(partitions)
+    offsets = {}
+    for partition in partitions:
+        held = memory.of(topics[partition[0]].id, partition[1])
+        if held is None:
+            offsets[partition] = earliest[partition]
+        else:
+            offsets[partition] = beyond(min(declared[partition], held[-1][1]), held)
+    return offsets
+
+
+def _declared(client: KafkaClient, partitions: list[Partition], start: _Start) -> dict[Partition, int]:
+    offsets: Mapping[Partition, int | None]
+    match start:
+        case "earliest":
+            return client.earliest(partitions)
+        case "latest":
+            return client.ends(partitions)
+        case datetime():
+            offsets, otherwise = client.from_instant(partitions, start), "latest"
+        case CommittedOffsets():
+            offsets, otherwise = client.committed(start.group, partitions), start.otherwise
+        case _:
+            offsets, otherwise = _given(client, partitions, start), "earliest"
+    missing = [partition for partition in partitions if offsets.get(partition) is None]
+    others = client.ends(missing) if otherwise == "latest" else client.earliest(missing)
+    return {**{partition: offset for partition, offset in offsets.items() if offset is not None}, **others}
+
+
+def _given(client: KafkaClient, partitions: list[Partition], start: Mapping[int | str, int]) -> dict[Partition, int]:
+    """The declared offsets, each of which must be one that the partition has or comes to next."""
+    by_name = {name_of(partition): partition for partition in partitions}
+    unknown = sorted(str(name) for name in start if name not in by_name)
+    if unknown:
+        raise SourceError(
+            f"start={dict(start)!r} names {', '.join(unknown)}, and the partitions are {', '.join(sorted(by_name))}; "
+            "correct the declaration. Nothing was read."
+        )
+    given = {by_name[str(name)]: offset for name, offset in start.items()}
+    earliest, ends = client.earliest(given), client.ends(given)
+    for partition, offset in given.items():
+        if not earliest[partition] <= offset <= ends[partition]:
+            raise SourceError(
+                f"start={dict(start)!r} begins {name_of(partition)} at {offset}, and it holds the offsets from "
+                f"{earliest[partition]} to before {ends[partition]}; correct the declaration. Nothing was read."
+            )
+    return given

@@ -12,8 +12,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from streaming.base import EPOCH, MILLISECOND, SourceError, canonical, python_values
 from streaming.sources.offsets import OffsetReader, Offsets
-from streaming.sources.table.row_order import batches
-from streaming.sources.table.units import origin_fields
+from streaming.sources.table.units import batches, origin_fields
 from streaming.sources.table.versions import FILE, VERSION, written_at
 from streaming.tables import delta, history
 

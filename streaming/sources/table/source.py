@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from streaming.base import DeclarationError, check_tuple
+from streaming.base import DeclarationError, SourceError, check_tuple
 from streaming.lake import Lake
-from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
-from streaming.sources.source import Memory, SourceChange, SourceComparison
+from streaming.sources.source import Memory, SourceBacklog, SourceChange, SourceComparison
+from streaming.sources.table.changes import REMOVED, ChangeReader
 from streaming.sources.table.placed import BEGIN, UnitTable, unit_table_of
-from streaming.sources.table.source_table import SourceTable, source_table, version_words
-from streaming.sources.table.units import UNIT
+from streaming.sources.table.units import ROWS, UNIT, UnitIndex, UnitReader, paths_since
+from streaming.sources.table.versions import FILE, NO_SNAPSHOT, SNAPSHOT, VERSION, VersionReader
 from streaming.spark import JarGroup, exact_json, storage_jars
+from streaming.tables import delta
 
 _NAMED = 5
+_TABLE, _GENERATION, _OFFSETS = "table", "generation", "offsets"
+_ANEW = (
+    "To follow the one that is there now, begin a new log: stop the stream, move its log and its checkpoint away, and "
+    "start it again; or declare another stream."
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,7 @@ class Table(OffsetSource):
         placed = self.placed(lake)
         return lake.path(self.of) if placed is None else placed.uri
 
-    def source_table(self, lake: Lake, memory: Memory) -> SourceTable:
+    def source_table(self, lake: Lake, memory: Memory) -> _SourceTable:
         """The table as it is now.
 
         Raises:
@@ -153,7 +164,7 @@ class Table(OffsetSource):
     def words(self, begins: Offsets, ends: Offsets) -> str:
         """Batches, windows, steps or versions from and to."""
         if isinstance(self.of, str):
-            return version_words(begins, ends)
+            return _version_words(begins, ends)
         # What units are called is the same wherever they lie.
         placed = unit_table_of(self.of, Lake("."), self.side)
         return placed.range_words(begins.get(UNIT, BEGIN), ends[UNIT])
@@ -171,7 +182,7 @@ class Table(OffsetSource):
         return _compare_table(partial(self.source_table, lake), origins)
 
 
-def _compare_table(table: Callable[[Memory], SourceTable], origins: DataFrame) -> SourceComparison:
+def _compare_table(table: Callable[[Memory], _SourceTable], origins: DataFrame) -> SourceComparison:
     """The differences between the table and what `origins` (column `_origin`) say of it."""
     it = table({})
     origin = F.col("_origin")
@@ -210,3 +221,224 @@ def _compare_table(table: Callable[[Memory], SourceTable], origins: DataFrame) -
         text = f"{it.uri} has {waiting:,} rows that are not in the log; run the pipeline."
         changes.append(SourceChange("waiting", it.uri, text))
     return SourceComparison(len(rows), "units", tuple(changes))
+
+
+def source_table(
+    uri: str,
+    placed: UnitTable | None,
+    memory: Memory,
+    start_version: int | None = None,
+    changes_by: tuple[str, ...] = (),
+) -> _SourceTable:
+    """The table at `uri`, followed by the units of its rows, or without `placed` by its versions from one on.
+
+    With `changes_by` by what changes in it between two versions, those columns being the key of its rows.
+
+    Raises:
+        SourceError: it is not there, or not the one that `memory` knows.
+    """
+    table = delta.open_table(uri)
+    if table is None:
+        made_by = "check the path" if placed is None else placed.made_by
+        raise SourceError(f"there is no table at {uri!r} to follow; {made_by}. Nothing was read.")
+    it: _SourceTable
+    if placed is not None:
+        it = _TableUnits(placed, table)
+    else:
+        it = _TableChanges(uri, table, changes_by) if changes_by else _TableVersions(uri, table, start_version)
+    it.check_same(memory)
+    return it
+
+
+class _SourceTable(ABC):
+    """An open table at `uri`."""
+
+    def __init__(self, uri: str, table: DeltaTable, generation: int = 0) -> None:
+        self.uri = uri
+        self.identity: dict[str, Any] = {_TABLE: str(table.metadata().id), _GENERATION: generation}
+        self.columns = _payload(table)
+
+    @property
+    def table(self) -> str:
+        """The id of the table."""
+        return str(self.identity[_TABLE])
+
+    def check_same(self, memory: Memory) -> None:
+        """Refuse another table than the one that was followed, another generation of it, or one that was rewound.
+
+        Raises:
+            SourceError: with what to do.
+        """
+        if memory.get(_TABLE, self.table) != self.table:
+            raise SourceError(
+                f"the table {self.uri!r} was replaced: its id was {memory[_TABLE]} and is {self.table}. Rows that were "
+                f"not read are gone with the old one. {_ANEW}"
+            )
+        generation = self.identity[_GENERATION]
+        if memory.get(_GENERATION, generation) != generation:
+            raise SourceError(
+                f"the table {self.uri!r} was built anew: the log follows its generation {memory[_GENERATION]}, and it "
+                f"is at {generation}, whose rows may differ in any way. {_ANEW}"
+            )
+        offsets = memory.get(_OFFSETS)
+        if offsets is not None and self.is_behind(offsets):
+            raise SourceError(
+                f"the table {self.uri!r} was rewound: the log has what was in it up to {self.words_before(offsets)}, "
+                f"and it does not reach there any more. Restore the newer state of the table. {_ANEW}"
+            )
+
+    @abstractmethod
+    def reader(self, rows_per_batch: int) -> OffsetReader:
+        """The reader that plans and reads batches of the table."""
+
+    @abstractmethod
+    def is_behind(self, offsets: Offsets) -> bool:
+        """True if the table does not reach as far as a stream that is at `offsets`."""
+
+    @abstractmethod
+    def words_before(self, offsets: Offsets) -> str:
+        """The last thing before `offsets`."""
+
+    @abstractmethod
+    def check_there(self, begins: Offsets, ends: Offsets) -> None:
+        """Refuse where rows between two offsets were removed since.
+
+        Raises:
+            SourceError: naming where.
+        """
+
+    @abstractmethod
+    def rows_since(self, begins: Offsets) -> int:
+        """The number of rows from `begins` on."""
+
+    @abstractmethod
+    def offsets_after(self, unit: int) -> Offsets:
+        """Behind everything of the unit, which is a row's `_origin.unit`."""
+
+    def changed_units(self, ingested: dict[int, int]) -> dict[int, int]:
+        """The number of rows that each unit has now, of those units for which it differs from the one in `ingested`."""
+        return {}
+
+
+class _TableUnits(_SourceTable):
+    """By the units of its rows."""
+
+    def __init__(self, placed: UnitTable, table: DeltaTable) -> None:
+        super().__init__(placed.uri, table, placed.generation(table))
+        self._placed = placed
+        self._open = table
+
+    def reader(self, rows_per_batch: int) -> OffsetReader:
+        return UnitReader(self._placed, self.table, self.columns, rows_per_batch)
+
+    def is_behind(self, offsets: Offsets) -> bool:
+        return offsets[UNIT] > BEGIN and not paths_since(self._open, self._placed, offsets[UNIT] - 1)
+
+    def words_before(self, offsets: Offsets) -> str:
+        return self._placed.words(offsets[UNIT] - 1)
+
+    def check_there(self, begins: Offsets, ends: Offsets) -> None:
+        there = UnitIndex(self._placed).since(begins[UNIT])
+        units = [unit for unit in there if unit < ends[UNIT]]
+        now, planned = sum(there[unit] for unit in units), ends[ROWS] - begins[ROWS]
+        if now != planned:
+            raise SourceError(
+                f"{self.uri} had {planned:,} rows in {self._placed.range_words(begins[UNIT], ends[UNIT])} when a batch "
+                f"of them was planned, and has {now:,} now; nobody may remove or change rows that are followed. "
+                f"Restore them. {_ANEW}"
+            )
+
+    def rows_since(self, begins: Offsets) -> int:
+        return sum(UnitIndex(self._placed).since(begins[UNIT]).values())
+
+    def offsets_after(self, unit: int) -> Offsets:
+        return {UNIT: unit + 1, ROWS: 0}
+
+    def changed_units(self, ingested: dict[int, int]) -> dict[int, int]:
+        there = UnitIndex(self._placed).since(min(ingested, default=0))
+        dropped = self._placed.dropped(self._open)
+        # A unit of which nothing is left is no longer there.
+        now = {unit: there[unit] + dropped.get(unit, 0) for unit in ingested if unit in there}
+        return {unit: rows for unit, rows in now.items() if rows != ingested[unit]}
+
+
+class _TableVersions(_SourceTable):
+    """By its versions."""
+
+    def __init__(self, uri: str, table: DeltaTable, start: int | None) -> None:
+        super().__init__(uri, table)
+        self._newest = table.version()
+        self._start = start
+
+    def reader(self, rows_per_batch: int) -> VersionReader:
+        return VersionReader(self.uri, self.table, self.columns, rows_per_batch, self._start)
+
+    def is_behind(self, offsets: Offsets) -> bool:
+        return self._newest < offsets[VERSION] - (offsets[FILE] == 0)
+
+    def words_before(self, offsets: Offsets) -> str:
+        return _version_words(offsets, offsets)
+
+    def check_there(self, begins: Offsets, ends: Offsets) -> None:
+        # Asking for the files looks at each.
+        self.reader(1).pieces(begins, ends)
+
+    def rows_since(self, begins: Offsets) -> int:
+        until = {**begins, VERSION: self._newest + 1, FILE: 0}
+        return sum(file.rows for file in self.reader(1).files(begins, until))
+
+    def offsets_after(self, unit: int) -> Offsets:
+        return {SNAPSHOT: NO_SNAPSHOT, VERSION: unit + 1, FILE: 0}
+
+
+class _TableChanges(_SourceTable):
+    """By what changes in it."""
+
+    def __init__(self, uri: str, table: DeltaTable, key: tuple[str, ...]) -> None:
+        super().__init__(uri, table)
+        self._newest = table.version()
+        self._reader = ChangeReader(uri, self.table, self.columns, key)
+        columns = self.columns.names
+        if REMOVED in columns or not {*key} <= {*columns}:
+            raise SourceError(
+                f"the table {uri!r} cannot be followed by its changes by {', '.join(key)}: its columns are "
+                f"{', '.join(columns)}. It must have those, and none called {REMOVED!r}, by which a row tells that it "
+                "is gone."
+            )
+
+    def reader(self, rows_per_batch: int) -> ChangeReader:
+        return self._reader
+
+    def is_behind(self, offsets: Offsets) -> bool:
+        return self._newest < offsets[VERSION] - 1
+
+    def words_before(self, offsets: Offsets) -> str:
+        return _version_words(offsets, offsets)
+
+    def check_there(self, begins: Offsets, ends: Offsets) -> None:
+        self._reader.files_since(begins, ends[VERSION] - 1)
+
+    def rows_since(self, begins: Offsets) -> int:
+        # What cannot be told any more, the stream itself refuses.
+        with suppress(SourceError):
+            if self._reader.files_since(begins, self._newest):
+                return sum(rows.num_rows for rows in self._reader.read((begins[VERSION] - 1, self._newest)))
+        return 0
+
+    def offsets_after(self, unit: int) -> Offsets:
+        return {VERSION: unit + 1, FILE: 0}
+
+
+def _version_words(begins: Offsets, ends: Offsets) -> str:
+    """The versions between two offsets, both included: `versions 3 to 5`."""
+    last = ends[VERSION] - (ends[FILE] == 0)
+    if VERSION not in begins:
+        return f"everything up to version {last}"
+    first = begins[VERSION]
+    return f"version {last}" if last <= first else f"versions {first} to {last}"
+
+
+def _payload(table: DeltaTable) -> StructType:
+    """The columns that are rows' own, of those of an open table."""
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    return StructType([field for field in schema.fields if not field.name.startswith("_")])

@@ -15,8 +15,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from streaming.base import EPOCH, MILLISECOND, SourceError
 from streaming.sources.offsets import OffsetReader, Offsets
-from streaming.sources.table.row_order import batches, open_parquet, read_columns
-from streaming.sources.table.units import origin_fields
+from streaming.sources.table.units import batches, open_parquet, origin_fields, read_columns
 from streaming.tables import delta, history, storage
 
 VERSION, FILE, SNAPSHOT = "version", "file", "snapshot"

@@ -31,7 +31,7 @@ from streaming.service.status import (
     Request,
     SupervisorStatus,
 )
-from streaming.sources.backlog import SourceBacklog
+from streaming.sources.source import SourceBacklog
 from tests.platform_assets.conftest import Tidemark
 from tests.support.feeds import land_all
 from tests.support.pipelines.beats import pipeline

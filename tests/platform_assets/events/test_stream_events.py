@@ -25,7 +25,7 @@ from streaming import Lake
 from streaming.service.alerts import ALERTS
 from streaming.service.overview import Overview
 from streaming.service.status import SUPERVISOR, ControlFolder, ProcessStatus, QueryStatus, State, SupervisorStatus
-from streaming.sources.backlog import SourceBacklog
+from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import by_id, pipeline
 

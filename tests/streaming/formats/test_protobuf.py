@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from streaming.base.errors import DeclarationError
 from streaming.formats.protobuf import Protobuf
 from streaming.formats.protobuf_decoder import ProtobufDecoder
-from streaming.formats.protobuf_types import described
+from streaming.formats.protobuf_values import described
 from tests.streaming.formats.contract import Samples, check_format
 from tests.support.registry import registry
 

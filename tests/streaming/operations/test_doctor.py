@@ -25,7 +25,7 @@ from streaming.operations.doctor import examine, heal
 from streaming.operations.savepoint import savepoint
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
-from streaming.sources.files_moved import move_files
+from streaming.sources.files import move_files
 from streaming.tables import delta
 from streaming.windows.periodic import Tumbling
 from tests.streaming.keyed.functions import payloads, readings, sums

@@ -43,7 +43,7 @@ from streaming.operators.declaration import create_table
 from streaming.operators.runtime import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
-from streaming.sources.files_moved import move_files
+from streaming.sources.files import move_files
 from streaming.tables import delta, history
 from streaming.windows.session import SessionWindow
 from tests.streaming.keyed.functions import payloads, readings, sums

@@ -13,7 +13,7 @@ from streaming.declare.restarts import Failure
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus, State
-from streaming.sources.backlog import SourceBacklog
+from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 

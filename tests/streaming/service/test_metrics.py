@@ -8,7 +8,7 @@ from docs.examples import tokens
 from streaming.service.metrics import METRICS, StreamCollector
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus, ReceiverStatus
-from streaming.sources.backlog import SourceBacklog
+from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 

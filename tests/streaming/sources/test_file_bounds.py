@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from streaming.sources import file_bounds
-from streaming.sources.file_bounds import FileBounds
+from streaming.sources import file_payloads
+from streaming.sources.file_payloads import FileBounds
 
 
 def in_several(pack: Callable[[bytes], bytes], content: bytes) -> bytes:
@@ -56,7 +56,7 @@ def test_the_longest_line_is_found_wherever_it_is(
     content = b"".join(b"x" * length + end for length, end in lines)
     too_long = max(map(len, re.split(rb"[\r\n]", content))) > longest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_bounds, "_LOOK_BACK", look_back)
+        patch.setattr(file_payloads, "_LOOK_BACK", look_back)
         violation = exceeded(folder, f"lines.{kind}", PACKED[kind](content), FileBounds(longest, 10_000))
     assert violation == (f"has a line of more than longest_line={longest} bytes" if too_long else None)
 

@@ -8,9 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from streaming.sources.backlog import SourceBacklog
-from streaming.sources.files_backlog import FilesBacklog
-from streaming.sources.taken_files import TakenFiles, relative_path
+from streaming.sources.landed_files import FilesBacklog, TakenFiles, relative_path
+from streaming.sources.source import SourceBacklog
 
 MODIFIED = 1_700_000_000_123
 """Milliseconds since the epoch."""

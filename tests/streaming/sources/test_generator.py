@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from docs.examples.generators import counter, integer
 from streaming import Generator, Lake, noise
 from streaming.base.errors import DeclarationError, SourceError
-from streaming.sources.generator.reader import BEGAN, GeneratorReader
+from streaming.sources.generator import BEGAN, GeneratorReader
 from tests.streaming.sources.contract import Batches, Reader
 from tests.support.instants import T0
 

@@ -18,8 +18,7 @@ from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_s
 from streaming.sources import CommittedOffsets, Kafka
 from streaming.sources.kafka.batch import missing_runs
 from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, millis_of
-from streaming.sources.kafka.memory import KafkaMemory
-from streaming.sources.kafka.ranges import Ranges, beyond, joined, size, within, without, words
+from streaming.sources.kafka.memory import KafkaMemory, Ranges, beyond, joined, size, within, without, words
 
 SERVER = "broker:9092"
 SCRAM = {

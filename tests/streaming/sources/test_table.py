@@ -22,8 +22,8 @@ from streaming import Files, Json, Lake, Stream, Table
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.formats import TYPED
-from streaming.sources.table.row_order import ordered
-from streaming.sources.table.source_table import source_table
+from streaming.sources.table.source import source_table
+from streaming.sources.table.units import ordered
 from tests.streaming.sources.contract import Batches, Reader, SourceCase, SourceContract
 from tests.support.instants import T0
 from tests.support.runs import tuples

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.sources.table import Table
 from streaming.sources.table.changes import ChangeReader
-from streaming.sources.table.source_table import source_table
+from streaming.sources.table.source import source_table
 
 Rows = list[tuple[str | None, int | None]]
 

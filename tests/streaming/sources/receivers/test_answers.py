@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.errors import ReceiverError
-from streaming.sources.receivers.answers import AnswerForm, Place, elements, members
+from streaming.sources.receivers.http import AnswerForm, Place, elements, members
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -18,7 +18,7 @@ from docs.examples.table_rows import TableRows
 from platform_assets.demo.feeds import free_port
 from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
-from streaming.sources.receivers import listener
+from streaming.sources.receivers import tcp
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
@@ -134,7 +134,7 @@ def test_several_clients_are_heard_those_without_the_token_are_not_and_lines_tha
 
 def test_a_client_that_never_says_the_token_makes_room_for_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES_TOKEN", "open sesame")
-    monkeypatch.setattr(listener, "_TOKEN_WITHIN", 0.1)
+    monkeypatch.setattr(tcp, "_TOKEN_WITHIN", 0.1)
     connector, rows = TcpListener(port, token="LINES_TOKEN", clients=1), list[bytes]()
     with closing(connector.receive(Reception())) as receiving, closing(socket.socket()) as silent:
         next(receiving)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.sources.receivers.connector import Received
-from streaming.sources.receivers.lines import LineCutter
+from streaming.sources.receivers.tcp import LineCutter
 
 
 def cut(chunks: list[bytes], longest: int = 1_000) -> tuple[list[bytes], int]:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from streaming.base import CheckpointError, SourceError
 from streaming.formats import TYPED
 from streaming.lake import Lake
-from streaming.sources.backlog import SourceBacklog
-from streaming.sources.offsets.data_source import stream_of
-from streaming.sources.offsets.reader import OffsetReader, Offsets
-from streaming.sources.source import Memory, Reading, Source, Taken
+from streaming.sources.source import Memory, Reading, Source, SourceBacklog, Taken
 from streaming.spark import has_begun, newest_planned, planned_offsets
 
 OFFSETS = "offsets"
 """Under this name a log remembers up to which offsets it holds rows."""
+Offsets = Mapping[str, int]
+"""A place in a source, such as the next offset of each partition by its name; what the numbers mean is its own."""
+_READER = "reader"
 
 
 class OffsetSource(Source):
@@ -84,7 +94,7 @@ class OffsetSource(Source):
     def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
         """A streaming frame of the payload, `_origin` and `_typed`."""
         reader = self.reader(reading.lake, reading.memory)
-        rows = stream_of(spark, reader, _first(reader, reading.memory))
+        rows = _stream_of(spark, reader, _first(reader, reading.memory))
         origin = StructType.fromDDL(self.origin.removeprefix("struct<").removesuffix(">"))
         assert isinstance(origin, StructType)
         located = rows.select(self.payload().alias("_raw"), F.struct(*origin.names).alias("_origin"))
@@ -171,3 +181,111 @@ class OffsetSource(Source):
 def _first(reader: OffsetReader, memory: Memory) -> Offsets:
     held: Offsets | None = memory.get(OFFSETS)
     return reader.first() if held is None else held
+
+
+class OffsetReader(ABC):
+    """Plans and reads batches between offsets.
+
+    It is pickled: one copy lives in the process in which Spark plans the batches of a query, others in the workers that
+    read them. What it says of a pair of offsets must be the same in each of them, and at any time.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> StructType | str:
+        """The columns of what `read` yields, as Spark knows them or as its DDL."""
+
+    @property
+    @abstractmethod
+    def rows_per_batch(self) -> int:
+        """The most rows that a batch takes, as far as the source can be cut."""
+
+    @abstractmethod
+    def first(self) -> Offsets:
+        """Where a query begins that has no checkpoint."""
+
+    @abstractmethod
+    def newest(self, begins: Offsets) -> Offsets:
+        """Behind all that is there now, for a query that has everything before `begins`; never before `begins`.
+
+        Raises:
+            SourceError: the source does not answer, or is not what it was.
+        """
+
+    @abstractmethod
+    def bounded(self, begins: Offsets, newest: Offsets, rows: int) -> Offsets:
+        """The end of a batch from `begins` with at most `rows` rows, but some if there are any before `newest`."""
+
+    @abstractmethod
+    def pieces(self, begins: Offsets, ends: Offsets) -> Sequence[Any]:
+        """The pieces that Spark's tasks read, each a picklable value; together exactly the rows between the two places.
+
+        Raises:
+            SourceError: some of it is not there any more.
+        """
+
+    @abstractmethod
+    def read(self, piece: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of one piece; read again, the same rows."""
+
+
+def _stream_of(spark: SparkSession, reader: OffsetReader, first: Offsets) -> DataFrame:
+    """A streaming frame of what the reader yields; a query without a checkpoint begins at `first`."""
+    spark.dataSource.register(_OffsetDataSource)
+    # An option is text, and the source is made of its options in another process.
+    pickled = base64.b64encode(pickle.dumps((reader, dict(first)))).decode()
+    return spark.readStream.format(_OffsetDataSource.name()).option(_READER, pickled).load()
+
+
+class _OffsetDataSource(DataSource):
+    """Made by Spark of the options that `_stream_of` gives."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        given: tuple[OffsetReader, dict[str, int]] = pickle.loads(base64.b64decode(options[_READER]))
+        self._reader, self._first = given
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "tidemark_offsets"
+
+    def schema(self) -> StructType | str:
+        """That of the reader."""
+        return self._reader.schema
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader that plans and reads for one query."""
+        return _StreamReader(self._reader, self._first)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, reader: OffsetReader, first: dict[str, int]) -> None:
+        self._reader = reader
+        self._first = first
+        self._drains = False
+        self._until: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return self._first
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._drains = True
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._reader.rows_per_batch)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        if self._until is None or not self._drains:
+            self._until = dict(self._reader.newest(start))
+        if isinstance(limit, ReadAllAvailable):
+            return self._until
+        assert isinstance(limit, ReadMaxRows)
+        return dict(self._reader.bounded(start, self._until, limit.max_rows))
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(piece) for piece in self._reader.pieces(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        piece: Any = partition.value
+        return self._reader.read(piece)

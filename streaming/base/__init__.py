@@ -3,7 +3,6 @@
 from streaming.base import sql
 from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
 from streaming.base.argument_checks import check_choice, check_mapping, check_number, check_tuple, check_type
-from streaming.base.arrow_types import arrow_schema
 from streaming.base.columns import (
     AT,
     BATCH,
@@ -16,9 +15,9 @@ from streaming.base.columns import (
     STAMP,
     WINDOW,
     WRITTEN_AT,
+    constant,
 )
-from streaming.base.constants import constant
-from streaming.base.discovery import Discovery, discover
+from streaming.base.discovery import BrokenModule, Discovery, discover, import_modules, import_or_explain
 from streaming.base.errors import (
     AccessError,
     BadExpression,
@@ -65,7 +64,7 @@ from streaming.base.errors import (
 from streaming.base.extras import needs
 from streaming.base.fields import settle
 from streaming.base.frozen_mapping import FrozenMapping
-from streaming.base.imports import BrokenModule, import_modules, import_or_explain
+from streaming.base.http import host_of, retry_after
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
     EPOCH,
@@ -86,13 +85,19 @@ from streaming.base.intervals import (
     utc_now,
 )
 from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
-from streaming.base.raised import raised, said, written
 from streaming.base.release import DISTRIBUTION, RELEASE
-from streaming.base.retry_after import retry_after
 from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
-from streaming.base.sql_types import Kind, Types, check_aggregate, check_condition, check_kind, check_value, kind_of
+from streaming.base.sql_types import (
+    Kind,
+    Types,
+    arrow_schema,
+    check_aggregate,
+    check_condition,
+    check_kind,
+    check_value,
+    kind_of,
+)
 from streaming.base.sql_values import DECIMALS, canonical, computes_as_sql, is_less, is_same
-from streaming.base.urls import host_of
 from streaming.base.values import (
     IN_MICROS,
     NAN,
@@ -108,4 +113,4 @@ from streaming.base.values import (
     python_values,
     read_back,
 )
-from streaming.base.wording import counted, shown, told
+from streaming.base.wording import counted, raised, said, shown, told, written

@@ -1,11 +1,15 @@
-"""Which type an SQL expression has, and whether it can be what it is declared as. Without Spark, so in doubt it can."""
+"""Types of SQL without a session: of an expression, and whether it can be what it is declared as; of DDL in Arrow.
+
+Where the type of an expression is in doubt, it can be.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
+import pyarrow as pa
 import sqlglot
 from pyspark.sql import functions as F
 from sqlglot import exp
@@ -13,8 +17,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.schema import MappingSchema
 
-from streaming.base.errors import BadExpression
-from streaming.base.sql import check_names
+from streaming.base.errors import BadExpression, DeclarationError
+from streaming.base.sql import check_names, columns_of
 
 Types = Mapping[str, str | None]
 """The columns that an expression may read, with their Spark types, None where it is not known."""
@@ -49,6 +53,23 @@ vector_avg vector_cosine_similarity vector_inner_product vector_l2_distance vect
 """
 _ONLY_IN_SQL = frozenset(_NAMES.split())
 """Functions of Spark SQL that `pyspark.sql.functions` has no name for."""
+_Type = exp.DataType.Type
+_SCALARS = {
+    _Type.TINYINT: pa.int8(),
+    _Type.SMALLINT: pa.int16(),
+    _Type.INT: pa.int32(),
+    _Type.BIGINT: pa.int64(),
+    _Type.FLOAT: pa.float32(),
+    _Type.DOUBLE: pa.float64(),
+    _Type.BOOLEAN: pa.bool_(),
+    _Type.TEXT: pa.string(),
+    _Type.VARCHAR: pa.string(),
+    _Type.BINARY: pa.binary(),
+    _Type.DATE: pa.date32(),
+    _Type.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+}
+_SPARK_DECIMAL = (10, 0)
+_ARROW_NAMES = "tinyint, smallint, int, bigint, float, double, boolean, string, binary, date, timestamp, decimal(p, s)"
 
 
 def check_value(what: str, expression: object, types: Types) -> str | None:
@@ -157,3 +178,37 @@ def _type(tree: exp.Expr, types: Types) -> exp.DataType | None:
 
 def _kind(type_: exp.DataType) -> Kind | None:
     return next((kind for kind, members in _KINDS.items() if type_.this in members), None)
+
+
+def arrow_schema(ddl: str) -> pa.Schema:
+    """The columns of `ddl`, such as `n bigint, seen array<struct<at: timestamp, v: double>>`, in Arrow's types.
+
+    Raises:
+        DeclarationError: `ddl` is not a list of columns, or has a type that a table here cannot keep.
+    """
+    columns_of(ddl)
+    table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
+    definitions = [entry for entry in table.find_all(exp.ColumnDef) if entry.parent is table.this]
+    return pa.schema([_field(entry, ddl) for entry in definitions])
+
+
+def _field(entry: Any, ddl: str) -> pa.Field:
+    return pa.field(entry.name, _arrow_type(entry.kind, ddl))
+
+
+def _arrow_type(declared: exp.DataType, ddl: str) -> pa.DataType:
+    if declared.this in _SCALARS:
+        return _SCALARS[declared.this]
+    if declared.this == _Type.DECIMAL:
+        given = [int(parameter.name) for parameter in declared.expressions]
+        return pa.decimal128(*(given or _SPARK_DECIMAL))
+    if declared.this == _Type.ARRAY and declared.expressions:
+        return pa.list_(_arrow_type(declared.expressions[0], ddl))
+    if declared.this == _Type.MAP and declared.expressions:
+        return pa.map_(*(_arrow_type(entry, ddl) for entry in declared.expressions))
+    if declared.this == _Type.STRUCT and declared.expressions:
+        return pa.struct([_field(entry, ddl) for entry in declared.expressions])
+    raise DeclarationError(
+        f"the schema {ddl!r} has the type {declared.sql('spark')!r}, which cannot be kept; use {_ARROW_NAMES}, and "
+        "array, map and struct of them."
+    )

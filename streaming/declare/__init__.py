@@ -2,14 +2,13 @@
 
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
-from streaming.declare.callables import check_callable, described
 from streaming.declare.co_grouped import CoGrouped, CoGroupFunction
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, PROGRESS, What
 from streaming.declare.delivery import Delivery
 from streaming.declare.enriched import Enriched, LookupRequest
-from streaming.declare.functions import RowFunction, WindowFunction
+from streaming.declare.functions import RowFunction, WindowFunction, check_callable, described
 from streaming.declare.join_keys import InputSide
 from streaming.declare.joined import LEFT_AT, RIGHT_AT, Joined
 from streaming.declare.keyed import REPLACES_FROM, REPLACES_UNTIL, SESSION_START, Keyed, Order, micros, through_column
@@ -32,11 +31,10 @@ from streaming.declare.operator import (
     corrections_of,
 )
 from streaming.declare.over_windows import OverWindows
-from streaming.declare.packages import modules, package_of, packages
 from streaming.declare.pinned import Pinned
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
-from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
+from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline, modules, package_of, packages
 from streaming.declare.restarts import ExponentialBackoff, Failure, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from streaming.declare.rule import Rule
 from streaming.declare.selected import ELEMENT, Selected

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import arrow_schema, check_number, columns_of
-from streaming.declare.callables import check_callable, described
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.functions import check_callable, described
 from streaming.declare.two_sided import TwoSided
 
 CoGroupFunction = Callable[[Any, int, int, list[Any], list[Any]], Iterable[Mapping[str, Any]]]

@@ -24,8 +24,8 @@ from streaming.base import (
     interval,
     settle,
 )
-from streaming.declare.callables import check_callable
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.functions import check_callable
 from streaming.declare.keyed_checks import check_keys_are_exact
 from streaming.declare.operator import FAILED, PENDING, Operator, TableSpec
 from streaming.declare.selected import check_side, side_columns

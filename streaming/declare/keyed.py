@@ -24,8 +24,8 @@ from streaming.base import (
     interval,
     settle,
 )
-from streaming.declare.callables import described
 from streaming.declare.columns import ColumnSpec, key_columns
+from streaming.declare.functions import described
 from streaming.declare.keyed_checks import (
     check_connected,
     check_functions,

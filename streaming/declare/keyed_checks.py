@@ -12,8 +12,8 @@ from streaming.base import (
     check_column_name,
     check_name,
 )
-from streaming.declare.callables import check_callable
 from streaming.declare.condition_rule import ConditionRule
+from streaming.declare.functions import check_callable
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 

@@ -10,13 +10,11 @@ from streaming.service.observer import Observer
 from streaming.service.overview import Overview, look, request
 from streaming.service.progress import Measure, shown_on, skew_of
 from streaming.service.progress_table import forget_progress, read_progress
-from streaming.service.query_errors import await_queries, explained, ingest_query
+from streaming.service.query_errors import await_queries, explain_known, explained, ingest_query
 from streaming.service.receivers import receive
+from streaming.service.reporter import together
 from streaming.service.run import Run
 from streaming.service.serving import LatestValues, serve
-from streaming.service.spark_errors import explain_known
 from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
-from streaming.service.supervise import supervise
-from streaming.service.supervisor import Supervisor
-from streaming.service.throughput import together
+from streaming.service.supervisor import Supervisor, supervise
 from streaming.service.watch import Watch

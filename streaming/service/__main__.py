@@ -6,7 +6,7 @@ import sys
 
 from streaming.service.process import process_main
 from streaming.service.receivers import receive_main
-from streaming.service.supervise import supervise_main
+from streaming.service.supervisor import supervise_main
 
 if __name__ == "__main__":
     which, *arguments = sys.argv[1:]

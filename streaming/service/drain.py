@@ -14,12 +14,11 @@ from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
 from streaming.operators import Written
-from streaming.service.control_streams import ingest_order
 from streaming.service.lease import take_lease
 from streaming.service.observer import Observer
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries, ingested_stream
-from streaming.service.run import Run
+from streaming.service.run import Run, ingest_order
 from streaming.service.watch import StopRequested, Watch
 
 

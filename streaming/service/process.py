@@ -39,10 +39,9 @@ from streaming.service.continuous import Continuous, Ending
 from streaming.service.logs import RUN, configure_logs, new_run
 from streaming.service.progress_table import ProgressTable
 from streaming.service.pulse import BEATS_EVERY, Pulse, send_pulse
-from streaming.service.query_errors import ingested_stream
+from streaming.service.query_errors import ingested_stream, transient_cause
 from streaming.service.repeated import Repeated
 from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
-from streaming.service.transient_errors import transient_cause
 from streaming.spark import jars_of, start_session
 
 STOP, DRAIN = signal.SIGTERM, signal.SIGUSR1

@@ -1,4 +1,4 @@
-"""The errors that end a streaming query, explained in the words of whoever has to act on them."""
+"""The errors that end a streaming query: known ones, those that pass by themselves, and what is told of them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,180 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 
-from py4j.protocol import Py4JJavaError
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.base import QueryFailed, StreamingError
+from streaming.base import (
+    FencedError,
+    FunctionError,
+    LeaseError,
+    LogError,
+    QueryFailed,
+    RewrittenError,
+    SourceError,
+    StoreError,
+    StreamingError,
+)
 from streaming.declare import Delivery, Operator, Pipeline, Stream
 from streaming.log import QUERY
-from streaming.service.spark_errors import explain_known
-from streaming.service.transient_errors import ends_the_process
 from streaming.service.watch import Paused, StopRequested
-from streaming.spark import cause_in_words, failed_expression
+from streaming.spark import cause_in_words, failed_expression, raised_in_workers
 
-_GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
+_GOES_ON_ONCE_CORRECTED = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
 
 Explains = Callable[[StreamingQueryException, StreamingQuery], StreamingError]
 """Gives the error to show instead of the one that a query ended with."""
+_GOES_ON = "Nothing is lost: it goes on where it stopped."
+_CAUSES = {
+    ("No space left on device", "Disk quota exceeded"): "the disk is full: free some space",
+    (
+        "Permission denied",
+        "AccessControlException",
+        "Read-only file system",
+        "Operation not permitted",
+        # Java is not told why; a folder that is missing would have been made.
+        "Mkdirs failed to create",
+    ): "a file may not be read or written: give the permission back",
+    ("Python worker failed to connect back",): "a Python worker did not start in time: give the machine some room",
+    (
+        "Connection refused",
+        "Connection reset",
+        "UnknownHostException",
+        "Temporary failure in name resolution",
+        # Arrow's client of S3.
+        "AWS Error NETWORK_CONNECTION",
+    ): "the storage or a service does not answer: bring it back",
+}
+
+_OF_A_VALUE = re.compile(r"SQLSTATE: (22|P0)")
+"""Spark's errors that a value is to blame for (SQL:2016, class 22: data exception; P0: raised by the expression)."""
+
+
+def transient_cause(error: BaseException) -> str | None:
+    """The cause and the remedy of an error that no batch is to blame for; None for any other.
+
+    The stream goes on by itself once the cause is gone: nothing is lost, and nothing is there twice.
+    """
+    if isinstance(error, SourceError | StoreError | RewrittenError):
+        return str(error)
+    text = str(error)
+    # Such a text quotes the value, which may be any text.
+    if _OF_A_VALUE.search(text):
+        return None
+    for signs, cause in _CAUSES.items():
+        for sign in signs:
+            if sign in text:
+                line = next(line.strip() for line in text.splitlines() if sign in line)
+                return f"{cause}, and the stream goes on by itself ({line[:300]})"
+    return None
+
+
+_OF_THE_PROCESS = (OSError, MemoryError, DeltaError, FencedError, LeaseError, LogError, SourceError, RewrittenError)
+_SPARK_IS_GONE = (
+    "OutOfMemoryError",
+    "GC overhead limit exceeded",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "stopped SparkContext",
+)
+
+
+def _ends_the_process(error: BaseException) -> bool:
+    """True for an error in a step that is of the storage, of Spark or of who holds the pipeline, and so of all.
+
+    What a user's function raised is its operator's own, also where that is a connection that was refused.
+    """
+    text = str(error)
+    if isinstance(error, FunctionError) or raised_in_workers(text) is not None or _OF_A_VALUE.search(text):
+        return False
+    if isinstance(error, _OF_THE_PROCESS) or transient_cause(error) is not None:
+        return True
+    if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+        return True
+    return any(sign in text for sign in _SPARK_IS_GONE)
+
+
+@dataclass(frozen=True)
+class _KnownError:
+    """An error that is known by `sign`, a pattern in Spark's text.
+
+    `meaning` and `remedy` may speak of `{place}` (such as "view 'by_hour'") and `{detail}` (the line of Spark's
+    text that has the sign).
+    """
+
+    sign: str
+    meaning: str
+    remedy: str
+
+
+_KNOWN = (
+    _KnownError(
+        r"CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED|STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+        "files of the checkpoint of {place} are missing or damaged ({detail}).",
+        "Give them back from a backup.",
+    ),
+    _KnownError(
+        r"\[(PATH_NOT_FOUND|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER)|Failed to open local file '[^']*\.parquet'"
+        r"|is not a Parquet file",
+        "a file that {place} reads is gone or damaged ({detail}).",
+        "`tidemark doctor NAME` names the table that it is of and what to do: all but the log is built anew by "
+        "`tidemark rebuild`.",
+    ),
+    _KnownError(
+        r"CONCURRENT_QUERY|CONCURRENT_STREAM_LOG_UPDATE",
+        "another process runs {place} too, on the same checkpoint.",
+        f"Let one of them run alone; `tidemark status` shows who holds what. {_GOES_ON}",
+    ),
+    _KnownError(
+        r"OutOfMemoryError|GC overhead limit exceeded",
+        "Spark ran out of memory in {place} ({detail}).",
+        "Raise TIDEMARK_SPARK_DRIVER_MEMORY (2g by default), or let fewer rows into a batch with files_per_batch or "
+        f"bytes_per_batch of the source. {_GOES_ON}",
+    ),
+    _KnownError(
+        r"ModuleNotFoundError: No module named",
+        "a Python worker of {place} cannot import what a function of it needs ({detail}).",
+        f"Put it on the PYTHONPATH of the process that runs the pipeline. {_GOES_ON}",
+    ),
+    _KnownError(
+        r"Python worker exited unexpectedly|Python worker failed to connect back",
+        "a Python worker of {place} died ({detail}).",
+        f"Look at the function that it ran, and at the memory of the machine. {_GOES_ON}",
+    ),
+    _KnownError(
+        r"\[(DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|(BINARY_|INTERVAL_)?ARITHMETIC_OVERFLOW"
+        r"|NUMERIC_VALUE_OUT_OF_RANGE|INVALID_ARRAY_INDEX|CANNOT_PARSE_TIMESTAMP|DATETIME_(OVERFLOW|FIELD))",
+        "an expression of {place} cannot be computed for some row: {detail}.",
+        f"Correct it in the declaration, for example with try_divide or try_cast, and run again. {_GOES_ON}",
+    ),
+)
+
+
+def explain_known(text: str, place: str) -> str | None:
+    """The meaning of Spark's `text` for `place`, and the remedy, as one paragraph; None where it is not known."""
+    raised = raised_in_workers(text)
+    if raised is not None:
+        return raised[0].upper() + raised[1:]
+    for kind in _KNOWN:
+        match = re.search(kind.sign, text)
+        if match is not None:
+            detail, expression = _line_at(text, match.start()), failed_expression(text)
+            detail = detail if expression is None else f"{detail}, in `{expression}`"
+            words = f"{kind.meaning} {kind.remedy}".format(place=place, detail=detail)
+            return words[0].upper() + words[1:]
+    return None
+
+
+def _line_at(text: str, position: int) -> str:
+    """The line around a position, without what Spark says of its settings and of SQL states."""
+    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    return cause_in_words(text[start : None if end < 0 else end])
 
 
 def await_queries(queries: Sequence[StreamingQuery], explains: Explains | None = None) -> None:
@@ -54,7 +209,7 @@ def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingE
     explanation = explain_known(text, f"the log of stream {stream!r}")
     if explanation is not None:
         return QueryFailed(explanation)
-    return QueryFailed(f"{_cause(text)} {_GOES_ON}")
+    return QueryFailed(f"{_cause(text)} {_GOES_ON_ONCE_CORRECTED}")
 
 
 def stop_was_asked(error: StreamingQueryException) -> bool:
@@ -86,7 +241,7 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
     except (StreamingError, Paused, StopRequested):
         raise
     except Exception as error:
-        if not isinstance(error, PySparkException | Py4JJavaError) and ends_the_process(error):
+        if not isinstance(error, PySparkException | Py4JJavaError) and _ends_the_process(error):
             raise
         raise QueryFailed(_explanation(operator, error)) from error
 
@@ -108,7 +263,7 @@ def pausing(
     except (Paused, StopRequested):
         raise
     except Exception as error:
-        if ends_the_process(error):
+        if _ends_the_process(error):
             raise
         if isinstance(error, StreamingError):
             raise Paused(with_more(error, where)) from error

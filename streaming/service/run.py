@@ -17,12 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import BATCH, ORIGIN, DeclarationError, FunctionError, StreamingError, names_in
-from streaming.clocks import latest
+from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, no_rows, read_log, valid, widen_log
 from streaming.operators import OperatorRuntime, Step, Written, runtime_of
-from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
@@ -84,7 +83,7 @@ class Run:
     @property
     def watermark(self) -> datetime | None:
         """The least watermark of the streams but for control streams, which may be silent; None until all have one."""
-        return least_watermark(self.pipeline, self.heads)
+        return _least_watermark(self.pipeline, self.heads)
 
     def close(self) -> None:
         """Let go of what operators have opened: nothing steps any more."""
@@ -246,7 +245,7 @@ class Run:
         return {name: each for name, each in counts.items() if each is not None}
 
     def _pinned(self, stream: Stream) -> dict[str, int]:
-        return newest_pinned(self.pipeline, stream, self.heads)
+        return _newest_pinned(self.pipeline, stream, self.heads)
 
     def _latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         due: list[datetime | None] = []
@@ -401,3 +400,25 @@ def _check_types(spark: SparkSession, runtimes: Sequence[OperatorRuntime]) -> No
                 f"{operator.kind_name} {operator.name!r} has an expression that Spark cannot compute: "
                 f"{refusal(error)}. Correct it, for example with a cast; nothing was read yet."
             ) from error
+
+
+def ingest_order(pipeline: Pipeline) -> tuple[tuple[Stream, ...], ...]:
+    """The streams, those together that a drain takes in together: rules are there before the rows they are for."""
+    controls = pipeline.control_streams
+    return tuple(filter(None, (controls, _others(pipeline))))
+
+
+def _newest_pinned(pipeline: Pipeline, stream: Stream, heads: Mapping[str, Batch]) -> dict[str, int]:
+    """The newest batch of each control stream that the stream pins, -1 where it has none; `heads` are by stream."""
+    controls = [control.name for control in pipeline.pinned_by(stream)]
+    return {name: heads[name].number if name in heads else -1 for name in controls}
+
+
+def _least_watermark(pipeline: Pipeline, heads: Mapping[str, Batch]) -> datetime | None:
+    """The least watermark of the streams but for control streams, which may be silent; None until all have one."""
+    others = _others(pipeline)
+    return joint_watermark(heads[each.name].after.watermark if each.name in heads else None for each in others)
+
+
+def _others(pipeline: Pipeline) -> tuple[Stream, ...]:
+    return tuple(stream for stream in pipeline.streams if stream not in pipeline.control_streams)

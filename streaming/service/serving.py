@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl
-from wsgiref.simple_server import WSGIServer
+from urllib.parse import parse_qsl, urlsplit
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
-from streaming.base import Access, NotThere, QueryError, StreamingError
+from streaming.base import Access, NotThere, QueryError, StreamingError, is_loopback, is_told
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.queryable import latest_of, plain
-from streaming.service.http import Application, Start, answer_json, server
 
 LATEST = "latest"
 """The first part of the path of every question for latest values."""
@@ -29,6 +31,97 @@ _LIMIT = "_limit"
 _MOST_ROWS = 1_000
 
 _log = logging.getLogger("tidemark")
+_Start = Callable[..., Any]
+_Application = Callable[[dict[str, Any], _Start], Iterable[bytes]]
+
+_SILENT_AFTER = 30.0
+
+
+def _answer_json(
+    environ: Mapping[str, Any],
+    start: _Start,
+    status: HTTPStatus,
+    document: Mapping[str, Any],
+    headers: Iterable[tuple[str, str]] = (),
+) -> list[bytes]:
+    """Answer with a JSON object, which nobody may keep."""
+    body = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    start(
+        f"{status.value} {status.phrase}",
+        [
+            ("Content-Type", "application/json; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            *headers,
+        ],
+    )
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+
+def _guarded(application: _Application, secret: bytes | None) -> _Application:
+    """The application for those who say the `secret` as `Authorization: Bearer ...`; for this machine without one."""
+
+    def admit(environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
+        if secret is not None:
+            scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+            # Headers come as Latin-1, whatever was sent.
+            if scheme.lower() == "bearer" and is_told(token.strip().encode("latin-1"), secret):
+                return application(environ, start)
+            error = {"error": "this takes a token: send the header Authorization: Bearer TOKEN."}
+            asked = [("WWW-Authenticate", "Bearer")]
+            return _answer_json(environ, start, HTTPStatus.UNAUTHORIZED, error, asked)
+        # A page of the web could otherwise let a name of its own point here, and read along.
+        if not is_loopback(_host(environ.get("HTTP_HOST", ""))):
+            error = {"error": "this is for this machine alone; ask for 127.0.0.1 or localhost."}
+            return _answer_json(environ, start, HTTPStatus.BAD_REQUEST, error)
+        return application(environ, start)
+
+    return admit
+
+
+def _server(port: int, application: _Application, access: Access) -> WSGIServer:
+    """A server of the application for those who have `access`; `serve_forever` runs it. Port 0 is any that is free.
+
+    Raises:
+        OSError: the port cannot be had.
+        AccessError: the token is not set, or the certificate cannot be used.
+    """
+    secret = access.secret()
+    listening = _Server(access, port)
+    listening.set_app(_guarded(application, secret))
+    return listening
+
+
+def _host(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _SILENT_AFTER
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of each request."""
+
+
+class _Server(ThreadingWSGIServer):
+    """Every connection has a thread, in which it is also greeted: one that says nothing holds up no other."""
+
+    def __init__(self, access: Access, port: int) -> None:
+        self._encryption = access.encryption()
+        self.address_family = access.family
+        super().__init__((access.host, port), _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if self._encryption is None:
+            return connection, address
+        return self._encryption.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Connections that break, or speak no TLS, are the client's own; their trace would fill the terminal."""
 
 
 class LatestValues:
@@ -45,7 +138,7 @@ class LatestValues:
         self._pipelines = pipelines
         self._now = now
 
-    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+    def __call__(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         """One answer, always a JSON object; with `error`, its code and its facts where there is none."""
         try:
             status, document = HTTPStatus.OK, self._answer(environ)
@@ -57,7 +150,7 @@ class LatestValues:
             _log.exception("a question for latest values could not be answered: %s", environ.get("PATH_INFO"))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             document = {"error": "this could not be read; the log of `tidemark metrics` says why."}
-        return answer_json(environ, start, status, document)
+        return _answer_json(environ, start, status, document)
 
     def _answer(self, environ: Mapping[str, Any]) -> dict[str, Any]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -139,10 +232,10 @@ def serve(port: int, registry: CollectorRegistry, latest: LatestValues, access: 
         OSError: the port cannot be had.
         AccessError: the token is not set, or the certificate cannot be used.
     """
-    metrics: Application = make_wsgi_app(registry)
+    metrics: _Application = make_wsgi_app(registry)
 
-    def application(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+    def application(environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         first = environ["PATH_INFO"].lstrip("/").partition("/")[0]
         return latest(environ, start) if first == LATEST else metrics(environ, start)
 
-    return server(port, application, access)
+    return _server(port, application, access)

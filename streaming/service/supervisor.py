@@ -21,15 +21,16 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
-from streaming.base import interval, utc_now
-from streaming.declare import Failure, Pipeline
-from streaming.lake import Lake
+from streaming.base import StreamingError, interval, utc_now
+from streaming.declare import Failure, Pipeline, find_pipeline
+from streaming.lake import Lake, Settings
 from streaming.service.continuous import Ending
 from streaming.service.lease import Lease, take_lease
-from streaming.service.logs import RUN, begin_run, current_run, new_run
+from streaming.service.logs import RUN, begin_run, configure_logs, current_run, new_run
 from streaming.service.process import DRAIN, STOP, origins
 from streaming.service.progress import hang
 from streaming.service.pulse import Pulse, PulseReader
+from streaming.service.query_errors import transient_cause
 from streaming.service.receivers import ReceiverKeeper
 from streaming.service.status import (
     REQUEST,
@@ -41,7 +42,6 @@ from streaming.service.status import (
     State,
     SupervisorStatus,
 )
-from streaming.service.transient_errors import transient_cause
 
 _LOOKS_EVERY = 0.2
 _KEPT_FAILURES, _SHOWN_FAILURES = 50, 5
@@ -412,3 +412,29 @@ class Child:
         except ProcessLookupError:
             return False
         return True
+
+
+def supervise(lake: Lake, pipeline: Pipeline) -> int:
+    """Supervise until the end, which TERM and INT ask for, USR1 with a drain; returns 1 where the pipeline failed.
+
+    Raises:
+        LeaseError: another process holds the pipeline.
+    """
+    supervisor = Supervisor(lake, pipeline)
+    for number in (STOP, signal.SIGINT):
+        signal.signal(number, lambda *_: supervisor.ask("stop"))
+    signal.signal(DRAIN, lambda *_: supervisor.ask("drain"))
+    # A terminal that is closed is no reason to end a stream that was to run on.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return 1 if supervisor.run().state == "failed" else 0
+
+
+def supervise_main(name: str) -> None:
+    """Supervise the pipeline `name`; the exit code tells whether it failed."""
+    settings = Settings()
+    configure_logs(settings, name)
+    try:
+        sys.exit(supervise(settings.lake, find_pipeline(name)))
+    except StreamingError as error:
+        logging.getLogger("tidemark").error("%s", error)
+        sys.exit(1)

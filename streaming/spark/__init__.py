@@ -21,13 +21,33 @@ from streaming.spark.checkpoint import (
 )
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.exact_json import as_json, exact_json
-from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
-from streaming.spark.guard import computed_or, failure_of, first_failure, guarded, holds, named_values, refusal
-from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
-from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
+from streaming.spark.files import FileInfo, exists, is_visible, ordered, size_of, visible_files
+from streaming.spark.guard import (
+    computed_or,
+    failure_of,
+    first_failure,
+    guarded,
+    holds,
+    named_values,
+    refusal,
+    row_values,
+)
+from streaming.spark.jars import (
+    BROKER,
+    CORE,
+    GROUPS,
+    KAFKA,
+    S3,
+    JarGroup,
+    add_jars,
+    add_storage,
+    are_there,
+    jars_folder,
+    jars_of,
+    spark_jars,
+    storage_jars,
+)
 from streaming.spark.java import require_java
-from streaming.spark.ordered_files import ordered
-from streaming.spark.row_values import row_values
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.user_lists import CLASS_PATH, users_lists
 from streaming.spark.worker_errors import cause_in_words, failed_expression, function_errors, raised_in_workers

@@ -7,28 +7,120 @@ resolves those of every session now.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from streaming.base import JarError, StreamingError
-from streaming.spark.jar_groups import CORE, S3, JarGroup
-from streaming.spark.jar_resolver import file_name, resolve
+from streaming.base import JarError, SettingsError, StreamingError
 from streaming.spark.java import require_java
 from streaming.tables import s3
 
 _log = logging.getLogger("tidemark")
 
+_DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+"""Maven coordinates that suffice to read, write and merge Delta tables; what they need is in Spark."""
+
+_LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+"""Hadoop's own local file system runs `chmod` and `readlink` as processes, dozens of them a batch."""
+
+
+@dataclass(frozen=True)
+class JarGroup:
+    """Jars that are fetched together.
+
+    `jars`: for each jar the Maven coordinates that will do, the best first; the first one that can be had is taken.
+    `about` is the middle of a sentence. `with_dependencies`: everything that they need comes with them, but for what
+    `without` names as `group:artifact`.
+    A variable `TIDEMARK_JARS_<NAME>` replaces the coordinates of a group by its own, separated by commas.
+    """
+
+    name: str
+    about: str
+    jars: tuple[tuple[str, ...], ...]
+    with_dependencies: bool = False
+    without: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """The coordinates, those of the environment if it has any.
+
+        Raises:
+            SettingsError: what the environment has are no coordinates.
+        """
+        variable = f"TIDEMARK_JARS_{self.name.upper()}"
+        given = os.environ.get(variable)
+        if given is None:
+            return self.jars
+        coordinates = [entry.strip() for entry in given.split(",")]
+        if not all(entry.count(":") == 2 and all(entry.split(":")) for entry in coordinates):
+            raise SettingsError(
+                f"{variable}={given!r} are no Maven coordinates; write group:artifact:version, separated by commas."
+            )
+        return tuple((entry,) for entry in coordinates)
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of a group that has its dependencies with it; other versions have another one."""
+        return f"{self.name}-{hashlib.sha256(repr(self.wanted).encode()).hexdigest()[:12]}"
+
+
+CORE = JarGroup("core", "Delta and local files", tuple((coordinate,) for coordinate in (*_DELTA, _LOCAL_FILES)))
+"""The jars that every Spark session gets."""
+
 COORDINATES = tuple(coordinate for (coordinate,) in CORE.jars)
 """The coordinates of the jars that every session gets, unless the environment says otherwise."""
+
+KAFKA = JarGroup(
+    "kafka",
+    "reading Kafka",
+    (
+        ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
+        # Delegation tokens need the same version as the connector, which not every repository has.
+        (
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        ),
+        ("org.apache.kafka:kafka-clients:3.9.2",),
+        ("org.apache.commons:commons-pool2:2.13.1",),
+    ),
+)
+"""The jars that Spark needs besides its own to read and write topics."""
+
+BROKER = JarGroup(
+    "broker",
+    "a Kafka broker on this machine",
+    (("org.apache.kafka:kafka_2.13:4.3.1",), ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",)),
+    with_dependencies=True,
+)
+"""A whole Kafka broker, for tests; without the second jar it would log nothing."""
+
+S3 = JarGroup(
+    "s3",
+    "files on S3",
+    (
+        ("org.apache.hadoop:hadoop-aws:3.5.0",),
+        ("software.amazon.awssdk:s3:2.35.4",),
+        ("software.amazon.awssdk:s3-transfer-manager:2.35.4",),
+        ("software.amazon.awssdk:sts:2.35.4",),
+    ),
+    with_dependencies=True,
+    # Every client of every service of Amazon, 659 MB, of which the three above are what files need.
+    without=("software.amazon.awssdk:bundle",),
+)
+"""Hadoop's client for a lake or a landing folder on S3, of the version of the Hadoop that comes with Spark."""
+
+GROUPS = {group.name: group for group in (CORE, KAFKA, S3, BROKER)}
+"""Every group by its name."""
 
 
 def jars_folder() -> Path:
@@ -68,7 +160,7 @@ def jars_of(group: JarGroup, telling: Callable[[str], None] = lambda text: None)
     if absent:
         telling(f"fetching {len(absent)} {'jar' if len(absent) == 1 else 'jars'} for {group.about}, once")
         _fetch(absent, folder)
-    return [_there(folder, coordinates) or folder / file_name(coordinates[0]) for coordinates in group.wanted]
+    return [_there(folder, coordinates) or folder / _file_name(coordinates[0]) for coordinates in group.wanted]
 
 
 def are_there(group: JarGroup) -> bool:
@@ -131,7 +223,7 @@ def _loader(spark: SparkSession) -> Any:
 
 def _there(folder: Path, coordinates: tuple[str, ...]) -> Path | None:
     """The jar of the first of these coordinates that is in the folder."""
-    paths = (folder / file_name(coordinate) for coordinate in coordinates)
+    paths = (folder / _file_name(coordinate) for coordinate in coordinates)
     return next((path for path in paths if zipfile.is_zipfile(path)), None)
 
 
@@ -141,9 +233,9 @@ def _fetch(wanted: tuple[tuple[str, ...], ...], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".resolving-") as scratch:
-            for coordinates, (jar,) in resolve(wanted, Path(scratch), folder, with_dependencies=False).items():
+            for coordinates, (jar,) in _resolve(wanted, Path(scratch), folder, with_dependencies=False).items():
                 # Ivy puts the group before the name of a jar.
-                name = next(name for name in map(file_name, coordinates) if jar.name.endswith(name))
+                name = next(name for name in map(_file_name, coordinates) if jar.name.endswith(name))
                 partial = Path(scratch, name)
                 shutil.copyfile(jar, partial)
                 partial.replace(folder / name)
@@ -160,7 +252,7 @@ def _whole_group(group: JarGroup, folder: Path, telling: Callable[[str], None]) 
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder, prefix=".resolving-") as scratch:
-                resolved = resolve(group.wanted, Path(scratch), kept, with_dependencies=True, without=group.without)
+                resolved = _resolve(group.wanted, Path(scratch), kept, with_dependencies=True, without=group.without)
                 partial = Path(scratch, "whole")
                 partial.mkdir()
                 for jar in {path for paths in resolved.values() for path in paths}:
@@ -190,3 +282,83 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def _resolve(
+    wanted: Sequence[tuple[str, ...]],
+    scratch: Path,
+    folder: Path,
+    with_dependencies: bool,
+    without: Sequence[str] = (),
+) -> dict[tuple[str, ...], list[Path]]:
+    """Where Spark's resolver put the jars of each entry; of an entry's coordinates the first one that can be had.
+
+    `folder` is where the jars will be kept, for error texts. `without` names dependencies, as `group:artifact`, that
+    are left out.
+
+    Raises:
+        JarError: none of an entry's coordinates can be had.
+    """
+    from pyspark.errors import PySparkRuntimeError
+
+    from streaming.spark.launch import launch
+
+    # An Ivy folder of its own: a damaged shared cache cannot get in the way.
+    conf = {"spark.jars.ivy": str(scratch / "ivy")}
+    with (scratch / "resolver.log").open("w+") as log:
+        try:
+            gateway = launch(conf, log)
+        except PySparkRuntimeError as error:
+            log.seek(0)
+            last_words = "; ".join(log.read().strip().splitlines()[-3:]) or "it said nothing"
+            names = [coordinates[0] for coordinates in wanted]
+            raise _jar_error(names, folder, f"its JVM did not start: {last_words}") from error
+        try:
+            return {
+                coordinates: _first(gateway, coordinates, folder, with_dependencies, without) for coordinates in wanted
+            }
+        finally:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
+
+
+def _first(
+    gateway: Any, coordinates: tuple[str, ...], folder: Path, with_dependencies: bool, without: Sequence[str]
+) -> list[Path]:
+    from py4j.protocol import Py4JJavaError
+
+    reasons = []
+    for coordinate in coordinates:
+        try:
+            jars = _jars(gateway, coordinate, with_dependencies, without)
+        except Py4JJavaError as error:
+            reasons.append(error.java_exception.getMessage())
+            continue
+        if jars and all(zipfile.is_zipfile(jar) for jar in jars) and (with_dependencies or len(jars) == 1):
+            return jars
+        reasons.append("what arrived is not a jar")
+    raise _jar_error(list(coordinates), folder, "; ".join(reasons))
+
+
+def _jars(gateway: Any, coordinate: str, with_dependencies: bool, without: Sequence[str]) -> list[Path]:
+    excluded = f"&exclude={','.join(without)}" if without else ""
+    uri = gateway.jvm.java.net.URI.create(f"ivy://{coordinate}?transitive={str(with_dependencies).lower()}{excluded}")
+    files = gateway.jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(uri)
+    return [Path(files.apply(place)) for place in range(files.size())]
+
+
+def _file_name(coordinate: str) -> str:
+    """The file name of the jar of a coordinate."""
+    _, artifact, version = coordinate.split(":")
+    return f"{artifact}-{version}.jar"
+
+
+def _jar_error(coordinates: Sequence[str], folder: Path, reason: str) -> JarError:
+    """The error for jars that cannot be had."""
+    names = " and ".join(map(_file_name, coordinates))
+    return JarError(
+        f"Spark could not download {' and '.join(coordinates)} ({reason}): check that this machine reaches a "
+        "Maven repository (spark.jars.ivySettings or spark.jars.repositories in the spark-defaults.conf of "
+        f"SPARK_CONF_DIR name another one) and run it again, or copy {names} by hand into {str(folder)!r}"
+    )

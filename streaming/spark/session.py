@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from streaming.base import LOOPBACK
 from streaming.lake import SECRET, Settings
 from streaming.spark.class_sharing import archive_options
-from streaming.spark.jar_groups import S3
-from streaming.spark.jars import are_there, jars_of, spark_jars
+from streaming.spark.jars import S3, are_there, jars_of, spark_jars
 from streaming.spark.launch import launch
 from streaming.spark.sketches import silence_sketches, sketches_jar
 from streaming.spark.user_lists import CLASS_PATH, joined_lists, users_lists

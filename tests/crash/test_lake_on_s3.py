@@ -33,8 +33,7 @@ from streaming.operations.savepoint import savepoint
 from streaming.operations.undeclared import drop
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
-from streaming.spark.jar_groups import S3
-from streaming.spark.jars import add_storage, jars_folder, jars_of
+from streaming.spark.jars import S3, add_storage, jars_folder, jars_of
 from streaming.tables import delta, storage
 from tests.support.crash import crash
 from tests.support.instants import NOW, at

@@ -11,7 +11,7 @@ from typing import Any
 
 from streaming import BoundedOutOfOrderness, Files, Lake, Pipeline, Receiver, Stream, Text, Tumbling, Windowed, agg
 from streaming.formats import Format
-from streaming.service.receiving import Receiving
+from streaming.service.receivers import Receiving
 from streaming.service.status import ReceiverStatus
 from streaming.sources import Connector
 

@@ -29,7 +29,7 @@ from streaming.operations.undeclared import undeclared_tables
 from streaming.operators import runtime as runtimes
 from streaming.operators.progress import generation_of
 from streaming.operators.runtime import runtime_of
-from streaming.service.transient_errors import transient_cause
+from streaming.service.query_errors import transient_cause
 from streaming.tables import TaskFiles, delta
 from tests.streaming.keyed.functions import (
     counts,

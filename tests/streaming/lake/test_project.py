@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.base.errors import SettingsError
-from streaming.lake.project import find_project
-from streaming.lake.settings import Settings
+from streaming.lake.settings import Settings, find_project
 
 TABLE = """
 [tool.tidemark]

@@ -20,8 +20,8 @@ from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus, QueryStatus
-from streaming.sources.source import SourceBacklog
 from streaming.sources.landed_files import FilesBacklog
+from streaming.sources.source import SourceBacklog
 from streaming.views.results import read_first
 from tests.support.feeds import land_all
 from tests.support.instants import at

@@ -9,8 +9,7 @@ from streaming import Lake
 from streaming.log.batches import read_batches
 from streaming.operators.runtime import Written
 from streaming.service.progress import Measure, latency
-from streaming.service.reporter import CatchUp
-from streaming.service.throughput import together
+from streaming.service.reporter import CatchUp, together
 from streaming.service.watch import Watch
 from tests.support.instants import NOW, at
 from tests.support.pipelines.beats import pipeline

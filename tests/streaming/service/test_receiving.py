@@ -19,11 +19,11 @@ import pytest
 
 from streaming import Connector, HttpPoll, Lake, Received, Reception, TcpSocket, Websocket
 from streaming.base.errors import LeaseError, ReceiverError
-from streaming.service import receiving
+from streaming.service import receivers
 from streaming.service.alerts import evaluate
 from streaming.service.overview import look
 from streaming.service.receiver_status import receivers_of
-from streaming.service.receiving import Receiving
+from streaming.service.receivers import Receiving
 from streaming.sources import LandingGuarantee
 from tests.support.pipelines.polled import URL
 from tests.support.pipelines.received import PORT
@@ -37,7 +37,7 @@ SOON = "50 milliseconds"
 
 @pytest.fixture(autouse=True)
 def patient_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "_FIRST_RETRY", 0.05)
+    monkeypatch.setattr(receivers, "_FIRST_RETRY", 0.05)
 
 
 def test_lines_land_by_number_by_age_and_at_the_end(lake: Lake) -> None:
@@ -112,14 +112,14 @@ def test_one_process_at_a_time_runs_a_receiver(lake: Lake) -> None:
 def test_what_cannot_be_written_is_kept_and_holds_up_the_source(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     full = Event()
     full.set()
-    add = receiving.LandingFolder.add
+    add = receivers.LandingFolder.add
 
-    def write(folder: receiving.LandingFolder, rows: Received) -> None:
+    def write(folder: receivers.LandingFolder, rows: Received) -> None:
         if full.is_set() and rows.rows:
             raise OSError(28, "No space left on device")
         add(folder, rows)
 
-    monkeypatch.setattr(receiving.LandingFolder, "add", write)
+    monkeypatch.setattr(receivers.LandingFolder, "add", write)
     with line_server() as server, running(lake, received(TcpSocket("127.0.0.1", server.port), every=SOON)) as run:
         server.send(b"a\n")
         until(lambda: run.statuses and "No space left" in run.status.why, "waiting for the disk")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.service.spark_errors import explain_known
+from streaming.service.query_errors import explain_known
 
 SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 1
 in stage 3.0 failed 1 times, most recent failure: Lost task 1.0 in stage 3.0 (TID 4): {error} SQLSTATE: XXKST

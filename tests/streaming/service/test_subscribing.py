@@ -11,15 +11,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from docs.examples.city_temperatures import events, temperatures_in
 from streaming import Lake
-from streaming.service import receiving
-from streaming.service.receiving import Subscribing
+from streaming.service import receivers
+from streaming.service.receivers import Subscribing
 from streaming.tables import delta
 from tests.support.instants import T0, at
 
 
 @pytest.fixture(autouse=True)
 def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "_LOOKS_FOR_VALUES_EVERY", 0.0)
+    monkeypatch.setattr(receivers, "_LOOKS_FOR_VALUES_EVERY", 0.0)
 
 
 def named(lake: Lake, *cities: str | None, rejected: bool = False) -> None:

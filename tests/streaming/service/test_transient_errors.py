@@ -6,8 +6,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from streaming.base.errors import FencedError, FunctionError, LeaseError, LogError, QueryFailed, SourceError, StoreError
-from streaming.service.query_errors import pausing
-from streaming.service.transient_errors import transient_cause
+from streaming.service.query_errors import pausing, transient_cause
 from streaming.service.watch import Paused, StopRequested
 from tests.support.pipelines.beats import by_id
 

@@ -11,8 +11,7 @@ import pytest
 from streaming import Files, Table
 from streaming.base.errors import JarError, SettingsError
 from streaming.lake.settings import Settings
-from streaming.spark.jar_groups import GROUPS, KAFKA, S3, JarGroup
-from streaming.spark.jars import COORDINATES, are_there, jars_of, spark_jars
+from streaming.spark.jars import COORDINATES, GROUPS, KAFKA, S3, JarGroup, are_there, jars_of, spark_jars
 from streaming.spark.session import spark_conf
 from streaming.spark.sketches import sketches_jar
 

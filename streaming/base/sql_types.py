@@ -209,6 +209,6 @@ def _arrow_type(declared: exp.DataType, ddl: str) -> pa.DataType:
     if declared.this == _Type.STRUCT and declared.expressions:
         return pa.struct([_field(entry, ddl) for entry in declared.expressions])
     raise DeclarationError(
-        f"the schema {ddl!r} has the type {declared.sql('spark')!r}, which cannot be kept; use {_ARROW_NAMES}, and "
-        "array, map and struct of them."
+        f"the schema {ddl!r} has the type {declared.sql('spark')!r}, which cannot be kept",
+        f"use {_ARROW_NAMES}, and array, map and struct of them.",
     )

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from streaming.base import CheckpointError, SourceError
 from streaming.kafka import ClientOptions
 from streaming.lake import Lake
-from streaming.sources.kafka.client import Partition, Topic, name_of
 from streaming.sources.kafka.direct import (
     FIRST_BEYOND_SPARK,
     Plan,
@@ -24,7 +23,18 @@ from streaming.sources.kafka.direct import (
     planned_ranges,
     read_directly,
 )
-from streaming.sources.kafka.memory import KafkaMemory, Ranges, RangesOf, joined, size, within, without
+from streaming.sources.kafka.memory import (
+    KafkaMemory,
+    Partition,
+    Ranges,
+    RangesOf,
+    Topic,
+    joined,
+    name_of,
+    size,
+    within,
+    without,
+)
 from streaming.sources.source import Memory, Reading, Taken
 from streaming.spark import query_id
 

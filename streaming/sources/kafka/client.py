@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streaming.base import SourceError, to_micros
 from streaming.kafka import ClientOptions, LastError, for_librdkafka, reads_committed
+from streaming.sources.kafka.memory import Partition, Topic
 
 ANSWERS_WITHIN = 10.0
 """Seconds."""
@@ -38,8 +38,6 @@ _CHANGING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 _Key = TypeVar("_Key")
-Partition = tuple[str, int]
-"""A topic's name and the number of one of its partitions."""
 
 
 @lru_cache(maxsize=64)
@@ -184,17 +182,3 @@ def _there(futures: Mapping[_Key, Future[Any]], missing: int | None) -> Iterator
         except KafkaException as error:
             if error.args[0].code() != missing:
                 raise
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A topic as it is now: a topic that is created again under its name has another `id`."""
-
-    name: str
-    id: str
-    partitions: tuple[int, ...]
-
-
-def name_of(partition: Partition) -> str:
-    """The name of a partition everywhere: `orders-0`."""
-    return f"{partition[0]}-{partition[1]}"

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 from streaming.base import CheckpointError, SourceError
-from streaming.sources.kafka.client import Partition, Topic, name_of
-from streaming.sources.kafka.memory import KafkaMemory, Range, Ranges, size, without, words
+from streaming.sources.kafka.memory import KafkaMemory, Partition, Range, Ranges, Topic, name_of, size, without, words
 from streaming.spark import planned_offsets
 
 LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000

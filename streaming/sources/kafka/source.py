@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError, check_tuple, needs
+from streaming.base import DeclarationError, FrozenMapping, SourceError, check_tuple, needs
 from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark
 from streaming.lake import Lake
 from streaming.sources.kafka.batch import take_batch
-from streaming.sources.kafka.client import Topic, name_of
 from streaming.sources.kafka.direct import (
     LAST_MILLI,
     check_held,
@@ -26,19 +26,9 @@ from streaming.sources.kafka.direct import (
     planned_ends,
     planned_ranges,
 )
-from streaming.sources.kafka.memory import KafkaMemory, words
+from streaming.sources.kafka.memory import KafkaMemory, Partition, Topic, beyond, name_of, words
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id
-
-if TYPE_CHECKING:
-    from streaming.sources.kafka.client import KafkaClient
-from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING
-
-from streaming.base import FrozenMapping
-from streaming.sources.kafka.client import Partition
-from streaming.sources.kafka.memory import beyond
 
 if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient

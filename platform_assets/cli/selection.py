@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
@@ -19,6 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from platform_assets.errors import BadSelection
+from streaming.spark import cause_in_words, failed_expression
 
 _MISTAKES = (
     AnalysisException,
@@ -85,6 +87,11 @@ def _explained(option: str, frame: DataFrame) -> Iterator[None]:
         yield
     except _MISTAKES as error:
         raise BadSelection(f"{option} cannot be used: {_reason(error)} Columns are: {_names(frame)}.") from None
+    # Where rows are fetched in a thread of the JVM, PySpark may hand on the error as it was there.
+    except Py4JJavaError as error:
+        if failed_expression(str(error)) is None:
+            raise
+        raise BadSelection(f"{option} cannot be used: {cause_in_words(error)}. Columns are: {_names(frame)}.") from None
 
 
 def _entries(text: str) -> list[str]:

@@ -127,7 +127,7 @@ def test_every_variable_that_is_set_is_one_that_somebody_reads() -> None:
         "DAGSTER_HOME",
         "DAGSTER_CURRENT_IMAGE",
     }
-    for name, place in (("TIDEMARK_JARS", "spark/jars.py"), ("TIDEMARK_PROJECT", "lake/project.py")):
+    for name, place in (("TIDEMARK_JARS", "spark/jars.py"), ("TIDEMARK_PROJECT", "lake/settings.py")):
         assert f'"{name}"' in (PROJECT / "streaming" / place).read_text()
         variables.add(name)
     assert "AWS_ACCESS_KEY_ID" in (PROJECT / "streaming" / "sinks" / "objects.py").read_text()

@@ -41,7 +41,7 @@ def print_failure(error: Exception) -> ExitCode:
             "brings; report it with the trace."
         )
     if "--json" in sys.argv and isinstance(error, TidemarkError) and not isinstance(error, GateClosed):
-        print(json.dumps({"error": error.to_json()}, indent=2))
+        print(json.dumps({"error": error.to_json()}))
     code = f" [{error.code}]" if isinstance(error, TidemarkError) else ""
     trace = "" if told_all else f" The trace is in {command_log.file}."
     _print(f"[bold red]{type(error).__name__}:[/] {escape(f'{text}{code}{trace}')}")

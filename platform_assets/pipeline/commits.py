@@ -34,7 +34,7 @@ from streaming import Lake, Pipeline, Stream
 from streaming.base import DAY, utc_now
 from streaming.declare import CORRECTIONS, Operator
 from streaming.deliveries import DeliveryRuntime
-from streaming.log import batches_after, read_batches
+from streaming.log import Batch, batches_after, read_batches
 from streaming.operators import Corrected, runtime_of
 from streaming.tables import delta, newest_commits
 
@@ -75,6 +75,8 @@ class _Commits:
         self._instance = instance
         self._lake = lake
         self._pipeline = pipeline
+        # Several assets of a log are counted from its commits, which are read once.
+        self._read: dict[str, list[Batch]] = {}
         self.told: list[dg.AssetKey] = []
 
     def last(self, key: dg.AssetKey) -> Mapping[str, Any]:
@@ -101,7 +103,7 @@ class _Commits:
             observation = dg.AssetObservation(keys.source_key(stream), metadata={**waits, **_FROM_COMMITS})
             self._instance.report_runless_asset_event(observation)
         if self._is_behind(keys.rejected_key(stream), [stream]):
-            numbers = rejected_numbers(read_batches(self._lake, stream))
+            numbers = rejected_numbers(self._batches_of(stream))
             self._materialized(keys.rejected_key(stream), {_PLACE: dg.MetadataValue.path(uri), **numbers})
 
     def tables_of(self, operator: Operator) -> None:
@@ -128,7 +130,7 @@ class _Commits:
             late = sum(
                 (batch.late or {}).get(operator.name, 0) - batch.gone_late(operator.name)
                 for stream in operator.reads
-                for batch in read_batches(self._lake, stream)
+                for batch in self._batches_of(stream)
             )
             counted = {"dagster/row_count": late, **backlog_as_counted(self._instance, operator)}
             self._materialized(keys.late_key(operator), counted)
@@ -172,6 +174,11 @@ class _Commits:
             metadata = {**partitioned_metadata(uri), **counts}
             self._materialized(key, metadata, day.isoformat())
         return bool(changed)
+
+    def _batches_of(self, stream: Stream) -> list[Batch]:
+        if stream.name not in self._read:
+            self._read[stream.name] = read_batches(self._lake, stream)
+        return self._read[stream.name]
 
     def _untold(self, key: dg.AssetKey, uri: str) -> DeltaTable | None:
         """The table, where its asset was not told of its rows as they are; None where it was, or there is no table."""

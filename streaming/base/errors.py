@@ -249,7 +249,7 @@ class OperatorError(StreamingError):
 
 
 class NotBuiltYet(OperatorError):
-    """An operator has no table yet, because nothing of it has run; the next step says what to run."""
+    """A gate or a report reads tables that are not there yet, as nothing has run; the next step says what to run."""
 
     code = "operator.not-built"
 

@@ -31,8 +31,6 @@ OnError = Literal["pause", "side"]
 """`pause`: the operator pauses, alone, until its declaration is corrected. `side`: the row goes to the side output
 `failed` with the error, and everything else is as if it had never come."""
 
-ON_ERROR = ("pause", "side")
-
 
 @dataclass(frozen=True)
 class RowLaw:
@@ -85,7 +83,7 @@ class Operator(ABC):
     allowed_lateness: str | None = None
     """The time within which the stream process itself corrects by a late row; None where it corrects nothing."""
     is_timed: bool = False
-    """True if the clock of its streams decides when results come, so that those of days that it has passed are whole"""
+    """True if the clock of its streams decides when results come: those of days that it has passed are whole."""
     begins_at_once: bool = False
     """True if its own table is there as soon as its log has a row."""
     result_name: str = "row"

@@ -22,7 +22,6 @@ from streaming.base import (
     ORIGIN,
     STAMP,
     WRITTEN_AT,
-    OperatorError,
     constant,
     from_micros,
     literal,
@@ -473,10 +472,7 @@ def audit_joined(
     """
     joined = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
-        raise OperatorError(
-            f"join {joined.name!r} has joined nothing yet at {lake.table(joined)!r}; run `tidemark run "
-            f"{joined.folder}` first."
-        )
+        raise pinned.nothing_yet(lake, "joined")
     at = Progress.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
     sides = {side: _followed(joined, side, logs, at) for side in OTHER}
     since = whole_in(lake, joined, logs)

@@ -321,10 +321,7 @@ def audit_keyed(
     """
     keyed = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
-        raise OperatorError(
-            f"keyed function {keyed.name!r} has computed nothing yet at {lake.table(keyed)!r}; run `tidemark run "
-            f"{keyed.folder}` first."
-        )
+        raise pinned.nothing_yet(lake, "computed")
     if keyed.condition is not None:
         log = logs[keyed.streams[0].name]
         rows = delta.read(lenient_session(spark), lake.log(keyed.streams[0]), log.version)

@@ -49,7 +49,6 @@ _WHY_NOT = "_why_not_"
 """Begins the column that says why a derived column, whose name follows, has no value; null where it may have one."""
 _BESIDE = "_raw"
 """A column that all parsed rows have, as `guarded` asks for."""
-"""Characters of a value in a reason; the payload of the row has all of them."""
 _DEEPEST = 400
 """The most levels of nesting in a condition. Spark goes over it level by level, and no process survives it when its
 stack does not suffice."""

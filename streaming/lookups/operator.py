@@ -227,10 +227,7 @@ def audit_enriched(
     """
     enriched = pinned.operator
     if delta.BEFORE in pinned.versions.values():
-        raise OperatorError(
-            f"enrichment {enriched.name!r} has asked for nothing yet at {lake.table(enriched)!r}; run `tidemark run "
-            f"{enriched.folder}` first."
-        )
+        raise pinned.nothing_yet(lake, "asked for")
     stood = Reached.of(delta.open_table(lake.table(enriched, PENDING), pinned.versions[PENDING]))
     newest = lake.batch_read(enriched.of)
     through = stood.place.through if newest is None else min(stood.place.through, newest)

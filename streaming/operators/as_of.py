@@ -126,6 +126,14 @@ class PinnedTables(Generic[Of]):
         """
         return cls(operator, versions_read(lake, operator, *others))
 
+    def nothing_yet(self, lake: Lake, done: str) -> OperatorError:
+        """The error of an operator whose tables are not there; `done` is what it does to rows, such as `joined`."""
+        operator = self.operator
+        return OperatorError(
+            f"{operator.kind_name} {operator.name!r} has {done} nothing yet at {lake.table(operator)!r}; run "
+            f"`tidemark run {operator.folder}` first."
+        )
+
 
 @dataclass(frozen=True)
 class LogAtVersion:

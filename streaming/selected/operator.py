@@ -21,7 +21,6 @@ from streaming.base import (
     ORIGIN,
     WRITTEN_AT,
     FunctionError,
-    OperatorError,
     arrow_schema,
     counted,
     to_micros,
@@ -411,10 +410,7 @@ def audit_selected(
     """
     selected = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
-        raise OperatorError(
-            f"selection {selected.name!r} has selected nothing yet at {lake.table(selected)!r}; run `tidemark run "
-            f"{selected.folder}` first."
-        )
+        raise pinned.nothing_yet(lake, "selected")
     since = whole_in(lake, selected, logs)
     if selected.diverts:
         yield from _audit_diverting(spark, lake, pinned, logs, since)

@@ -1,0 +1,434 @@
+"""Comparisons, conditions and arithmetic over Arrow columns, as Spark computes them in its ANSI mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.spark.arrow_tree import ArrowExpression, arrow_type
+from streaming.spark.arrow_values import (
+    Mask,
+    Value,
+    array_from,
+    array_of,
+    doubt_of,
+    numbers,
+    numpy_type,
+    rows_where,
+    some,
+    union,
+    valid_rows,
+)
+
+Function: TypeAlias = Callable[[ArrowExpression, list[Value], int], Value]
+Computed: TypeAlias = tuple[np.ndarray, Mask | None]
+"""Numbers, and the rows for which they are not those of Spark."""
+
+_SAFE_PRODUCT = 9.2e18
+"""A little less than what a long holds, as products are looked at as doubles."""
+_ROUNDED = float(2**50)
+_NEAR_A_TIE = 1e-4
+
+
+def on_numbers(compute: Callable[..., Computed]) -> Function:
+    """A function that is null where an argument is, from one of numpy arrays that is given the expression, too."""
+
+    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+        type_ = arrow_type(expression.type)
+        doubt = doubt_of(arguments)
+        if any(each.is_scalar and not each.data.is_valid for each in arguments):
+            return Value(pa.scalar(None, type_), doubt)
+        data = [each.data for each in arguments]
+        if all(each.is_scalar for each in arguments):
+            data[0] = array_of(arguments[0], number)
+        valid: Mask | None = None
+        for each in data:
+            mask = None if isinstance(each, pa.Scalar) else valid_rows(each)
+            if mask is not None:
+                valid = mask if valid is None else valid & mask
+        # What overflows is found afterwards.
+        with np.errstate(all="ignore"):
+            values, bad = compute(expression, *map(numbers, data))
+        if bad is not None and valid is not None:
+            bad = bad & valid
+        return Value(array_from(values, valid, type_), union((doubt, some(bad))))
+
+    return function
+
+
+def literal(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """One value for every row."""
+    return Value(expression.options[0])
+
+
+# Comparisons.
+
+
+def _is_floating(data: pa.Array | pa.Scalar) -> bool:
+    return bool(pa.types.is_floating(data.type))
+
+
+def _compared(operation: str, left: Any, right: Any) -> Any:
+    """The comparison as Spark makes it: NaN equals itself and is greater than any other number."""
+    if pa.types.is_boolean(left.type):
+        left, right = left.cast(pa.int8()), right.cast(pa.int8())
+    result = _COMPARISONS[operation](left, right)
+    if not _is_floating(left):
+        return result
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
+    if not _any(left_nan) and not _any(right_nan):
+        return result
+    match operation:
+        case "equal":
+            return pc.or_(result, pc.and_(left_nan, right_nan))
+        case "less":
+            return pc.or_(result, pc.and_(right_nan, pc.invert(left_nan)))
+        case "greater":
+            return pc.or_(result, pc.and_(left_nan, pc.invert(right_nan)))
+        case "less_equal":
+            return pc.or_(result, right_nan)
+        case _:
+            return pc.or_(result, left_nan)
+
+
+def _any(data: Any) -> bool:
+    return bool(data.as_py()) if isinstance(data, pa.Scalar) else bool(pc.any(data).as_py())
+
+
+_COMPARISONS = {
+    "equal": pc.equal,
+    "less": pc.less,
+    "less_equal": pc.less_equal,
+    "greater": pc.greater,
+    "greater_equal": pc.greater_equal,
+}
+
+
+def _comparison(operation: str) -> Function:
+    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+        left, right = arguments
+        return Value(_compared(operation, left.data, right.data), doubt_of(arguments))
+
+    return function
+
+
+def equal_or_both_null(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """`<=>`."""
+    left, right = (each.data for each in arguments)
+    equal = pc.coalesce(_compared("equal", left, right), pa.scalar(False))
+    return Value(pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right))), doubt_of(arguments))
+
+
+def is_in(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """`in` of literals, which are the options: null where there is no equal one, but a null."""
+    data = array_of(arguments[0], number)
+    among, has_null = expression.options
+    if _is_floating(data):
+        # Zero has one sign only when numbers are compared.
+        data = pc.add(data, pa.scalar(0.0, data.type))
+    found = pc.is_in(data, value_set=among, skip_nulls=True)
+    if has_null:
+        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+    elif data.null_count:
+        found = pc.if_else(pc.is_valid(data), found, pa.scalar(None, pa.bool_()))
+    return Value(found, arguments[0].doubt)
+
+
+def value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
+    """The array in which `is_in` looks for a value."""
+    array = pa.array([value.as_py() for value in values], type_)
+    return pc.add(array, pa.scalar(0.0, type_)) if pa.types.is_floating(type_) else array
+
+
+# Conditions.
+
+
+def _and(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    left, right = arguments
+    return Value(pc.and_kleene(left.data, right.data), _second_if(left, right, "false", number))
+
+
+def _or(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    left, right = arguments
+    return Value(pc.or_kleene(left.data, right.data), _second_if(left, right, "true", number))
+
+
+def _second_if(left: Value, right: Value, decided_by: str, number: int) -> Mask | None:
+    """Doubts of both, but none of the second where the first decides."""
+    if right.doubt is None:
+        return left.doubt
+    first = array_of(left, number)
+    decides = rows_where(first if decided_by == "true" else pc.invert(first))
+    return union((left.doubt, some(right.doubt & ~decides)))
+
+
+def _not(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    return Value(pc.invert(arguments[0].data), arguments[0].doubt)
+
+
+def _is_null(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    return Value(pc.is_null(arguments[0].data), arguments[0].doubt)
+
+
+def _is_not_null(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    return Value(pc.is_valid(arguments[0].data), arguments[0].doubt)
+
+
+def _is_nan(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    return Value(pc.coalesce(pc.is_nan(arguments[0].data), pa.scalar(False)), arguments[0].doubt)
+
+
+def case_when(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """The value behind the first condition that is true, or the last argument."""
+    *branches, otherwise = arguments
+    pairs = list(zip(branches[::2], branches[1::2], strict=True))
+    # A first pass from the last branch, as values of earlier ones go before it.
+    data = otherwise.data
+    for condition, value in reversed(pairs):
+        data = pc.if_else(pc.coalesce(condition.data, pa.scalar(False)), value.data, data)
+    if all(each.doubt is None for each in arguments):
+        return Value(data)
+    waiting = np.ones(number, dtype=bool)
+    doubt = np.zeros(number, dtype=bool)
+    for condition, value in pairs:
+        true = rows_where(array_of(condition, number))
+        if condition.doubt is not None:
+            doubt |= waiting & condition.doubt
+        if value.doubt is not None:
+            doubt |= waiting & true & value.doubt
+        waiting &= ~true
+    if otherwise.doubt is not None:
+        doubt |= waiting & otherwise.doubt
+    return Value(data, some(doubt))
+
+
+def coalesce(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """The first value that is not null."""
+    data = pc.coalesce(*(each.data for each in arguments))
+    if all(each.doubt is None for each in arguments):
+        return Value(data)
+    waiting = np.ones(number, dtype=bool)
+    doubt = np.zeros(number, dtype=bool)
+    for each in arguments:
+        if each.doubt is not None:
+            doubt |= waiting & each.doubt
+        waiting &= rows_where(pc.is_null(array_of(each, number)))
+    return Value(data, some(doubt))
+
+
+def _extreme(operation: str) -> Function:
+    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+        def better(best: Any, other: Any) -> Any:
+            is_better = _compared(operation, other, best)
+            # Null is no candidate.
+            taken = pc.or_(pc.coalesce(is_better, pa.scalar(False)), pc.is_null(best))
+            return pc.if_else(taken, other, best)
+
+        return Value(reduce(better, (array_of(each, number) for each in arguments)), doubt_of(arguments))
+
+    return function
+
+
+def _nan_else(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    left, right = arguments
+    is_nan = pc.coalesce(pc.is_nan(left.data), pa.scalar(False))
+    data = pc.if_else(is_nan, right.data, left.data)
+    second = None if right.doubt is None else some(right.doubt & rows_where(array_of(Value(is_nan), number)))
+    return Value(data, union((left.doubt, second)))
+
+
+# Arithmetic.
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    return values.dtype.kind == "i"
+
+
+def _add(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    result = left + right
+    return result, ((left ^ result) & (right ^ result)) < 0 if _is_whole(result) else None
+
+
+def _subtract(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    result = left - right
+    return result, ((left ^ right) & (left ^ result)) < 0 if _is_whole(result) else None
+
+
+def _multiply(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    if not _is_whole(left):
+        return left * right, None
+    if left.dtype == np.int64:
+        return left * right, np.abs(left.astype(np.float64) * right.astype(np.float64)) >= _SAFE_PRODUCT
+    exact = left.astype(np.int64) * right.astype(np.int64)
+    result = exact.astype(left.dtype)
+    return result, result != exact
+
+
+def _in_any_order(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """The first argument, a sum or a product of the others; in doubt where it might overflow in another order."""
+    result, *parts = arguments
+    is_sum = expression.arguments[0].operation == "add"
+    size = np.full(number, 0.0 if is_sum else 1.0)
+    with np.errstate(over="ignore"):
+        for part in parts:
+            if part.is_scalar and not part.data.is_valid:
+                continue
+            values = np.abs(numbers(part.data).astype(np.float64))
+            valid = None if part.is_scalar else valid_rows(part.data)
+            if valid is not None:
+                values = np.where(valid, values, 0.0)
+            size = size + values if is_sum else size * np.maximum(values, 1.0)
+    most = _SAFE_PRODUCT if expression.type == "long" else float(np.iinfo(numpy_type(expression.type)).max)
+    return Value(result.data, union((result.doubt, some(size > most))))
+
+
+def _divide(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    return left / right, np.broadcast_to(right == 0, np.broadcast_shapes(left.shape, right.shape))
+
+
+def _divisor(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, Mask]:
+    """A divisor that is not zero, and the rows for which it was."""
+    zero = np.broadcast_to(right == 0, np.broadcast_shapes(left.shape, right.shape))
+    return np.where(right == 0, right.dtype.type(1), right), zero
+
+
+def _whole_quotient(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    right, bad = _divisor(left, right)
+    quotient = left // right
+    # Java cuts towards zero.
+    quotient = quotient + ((quotient < 0) & (quotient * right != left))
+    return quotient, bad | ((right == -1) & (left == np.iinfo(left.dtype).min))
+
+
+def _remainder(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    right, bad = _divisor(left, right)
+    if _is_whole(left):
+        # The least number of a type cannot be divided by -1 in it.
+        right = np.where(right == -1, right.dtype.type(1), right)
+    return np.fmod(left, right), bad
+
+
+def _positive_remainder(expression: ArrowExpression, left: np.ndarray, right: np.ndarray) -> Computed:
+    first, bad = _remainder(expression, left, right)
+    second, _ = _remainder(expression, first + right, right)
+    return np.where(first < 0, second, first), bad
+
+
+def _negative(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    return -values, values == np.iinfo(values.dtype).min if _is_whole(values) else None
+
+
+def _absolute(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    return np.abs(values), values == np.iinfo(values.dtype).min if _is_whole(values) else None
+
+
+def _floor(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    return _as_whole(np.floor(values), np.dtype("int64"))
+
+
+def _ceiling(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    return _as_whole(np.ceil(values), np.dtype("int64"))
+
+
+def _square_root(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    return np.sqrt(values), None
+
+
+def _rounded(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    """To so many decimal places as the option says, halves away from zero.
+
+    Spark rounds the shortest decimal number that stands for the value; where that is near a half, it decides.
+    """
+    (places,) = expression.options
+    size = np.abs(values)
+    if places == 0:
+        whole = np.trunc(size)
+        result = np.where(size - whole >= 0.5, whole + 1, whole)
+        bad = size >= _ROUNDED
+    else:
+        scaled = size * 10.0**places
+        whole = np.floor(scaled)
+        part = scaled - whole
+        result = np.where(part >= 0.5, whole + 1, whole) / 10.0**places
+        bad = (scaled >= 2.0**36) | (np.abs(part - 0.5) < _NEAR_A_TIE)
+    finite = np.isfinite(values)
+    # There is no negative zero among decimal numbers.
+    return np.where(finite, np.copysign(result, values) + 0.0, values), bad & finite
+
+
+def _bitwise(operation: Callable[..., np.ndarray]) -> Function:
+    return on_numbers(lambda expression, *values: (operation(*values), None))
+
+
+# Casts between numbers.
+
+
+def _as_whole(values: np.ndarray, dtype: np.dtype[Any]) -> Computed:
+    """Numbers cut to whole ones; what is outside of the type is bad, and so is NaN."""
+    limits = np.iinfo(dtype)
+    if values.dtype.kind == "f":
+        low, high = float(limits.min), float(limits.max) + 1.0
+        cut = np.trunc(values.astype(np.float64))
+        good = (cut >= low) & (cut < high)
+        return np.where(good, cut, 0.0).astype(dtype), ~good
+    if values.dtype.itemsize <= dtype.itemsize:
+        return values.astype(dtype), None
+    return values.astype(dtype), (values < limits.min) | (values > limits.max)
+
+
+def _cast_number(expression: ArrowExpression, values: np.ndarray) -> Computed:
+    dtype = numpy_type(expression.type)
+    if dtype.kind == "b":
+        return values != 0, None
+    if dtype.kind == "i" and values.dtype.kind in "if":
+        return _as_whole(values, dtype)
+    return values.astype(dtype), None
+
+
+def _cast_decimal(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    # The translation lets only those pass for which all digits have a place.
+    return Value(arguments[0].data.cast(arrow_type(expression.type)), arguments[0].doubt)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "literal": literal,
+    **{operation: _comparison(operation) for operation in _COMPARISONS},
+    "equal_or_both_null": equal_or_both_null,
+    "is_in": is_in,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+    "is_null": _is_null,
+    "is_not_null": _is_not_null,
+    "is_nan": _is_nan,
+    "case_when": case_when,
+    "coalesce": coalesce,
+    "greatest": _extreme("greater"),
+    "least": _extreme("less"),
+    "nan_else": _nan_else,
+    "add": on_numbers(_add),
+    "subtract": on_numbers(_subtract),
+    "multiply": on_numbers(_multiply),
+    "in_any_order": _in_any_order,
+    "divide": on_numbers(_divide),
+    "whole_quotient": on_numbers(_whole_quotient),
+    "remainder": on_numbers(_remainder),
+    "positive_remainder": on_numbers(_positive_remainder),
+    "negative": on_numbers(_negative),
+    "absolute": on_numbers(_absolute),
+    "floor": on_numbers(_floor),
+    "ceiling": on_numbers(_ceiling),
+    "square_root": on_numbers(_square_root),
+    "rounded": on_numbers(_rounded),
+    "bitwise_and": _bitwise(np.bitwise_and),
+    "bitwise_or": _bitwise(np.bitwise_or),
+    "bitwise_xor": _bitwise(np.bitwise_xor),
+    "bitwise_not": _bitwise(np.bitwise_not),
+    "cast_number": on_numbers(_cast_number),
+    "cast_decimal": _cast_decimal,
+}

@@ -21,6 +21,7 @@ from streaming.spark.class_sharing import archive_options
 from streaming.spark.jars import S3, are_there, jars_of, spark_jars
 from streaming.spark.launch import launch
 from streaming.spark.sketches import silence_sketches, sketches_jar
+from streaming.spark.sockets import acknowledge_at_once, worker_sockets
 from streaming.spark.user_lists import CLASS_PATH, joined_lists, users_lists
 from streaming.tables import s3
 
@@ -144,6 +145,10 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     if _is_local(settings.master) or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = spark_conf(settings)
+    acknowledge_at_once()
+    # Workers on another machine may have no folder whose path is short enough.
+    if _is_local(settings.master) and SparkContext._active_spark_context is None:
+        conf = {**worker_sockets(settings.scratch), **conf}
     _start_java({key: value for key, value in conf.items() if not SECRET.search(key)})
     builder = SparkSession.builder
     for key, value in conf.items():

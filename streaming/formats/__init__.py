@@ -4,7 +4,8 @@ from streaming.formats.avro import Avro
 from streaming.formats.avro_types import parsed as parsed_schema
 from streaming.formats.csv import Csv
 from streaming.formats.debezium import Debezium
-from streaming.formats.format import TYPED, UNKNOWN, UNREADABLE, WRONG, Format
+from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, added_types, arrow_types
+from streaming.formats.format import TYPED, Format
 from streaming.formats.json import Json
 from streaming.formats.protobuf import Protobuf
 from streaming.formats.text import Text

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import DataFrame
-
 from streaming.base import check_column_name, needs, sql
 from streaming.formats.avro_types import columns_of, parsed
-from streaming.formats.decoder import check_registry, decoded
+from streaming.formats.decoder import Decoder, arrow_types, check_registry
 from streaming.formats.format import Format
 
 
@@ -52,10 +50,10 @@ class Avro(Format):
         """The fields of the schema, in order."""
         return columns_of(parsed(self.schema))
 
-    def parse(self, raw: DataFrame) -> DataFrame:
-        """As the contract says; in Python workers, as Spark's own decoder takes bytes that are none of the schema."""
+    @property
+    def decoder(self) -> Decoder:
+        """The reader of its records; Spark's own decoder takes bytes that are none of the schema."""
         from streaming.formats.avro_decoder import AvroDecoder
 
         names = tuple(column.name for column in self.columns)
-        reader, registry = parsed(self.schema), self.registry
-        return decoded(raw, self.columns, lambda types: AvroDecoder(names, types, registry, reader))
+        return AvroDecoder(names, arrow_types(self.columns), self.registry, parsed(self.schema))

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
-
 from streaming.base import DeclarationError, check_column_name, check_type, sql
-from streaming.formats.decoder import Decoder, Row, Unreadable, decoded
+from streaming.formats.decoder import Decoder, Row, Unreadable, arrow_types
 from streaming.formats.format import Format, checked_fields
 from streaming.formats.json_text import cut
 from streaming.formats.leaves import Leaf, Refused, leaf_of
@@ -99,14 +97,13 @@ class Csv(Format):
         """The declared columns, in order."""
         return sql.columns_of(self.schema)
 
-    def parse(self, raw: DataFrame) -> DataFrame:
-        """As the contract says; in Python workers, as Spark's own parser takes half a record for a whole one."""
+    @property
+    def decoder(self) -> Decoder:
+        """The reader of its records; Spark's own parser takes half a record for a whole one."""
         names = tuple(column.name for column in self.columns)
-        columns, signs = self.columns, Signs(self.separator, self.quote, self.escape, self.null)
-        encoding, header, fields = self.encoding, self.header, self.fields
-        return decoded(
-            raw, columns, lambda types: CsvDecoder(names, types, None, columns, signs, encoding, header, fields)
-        )
+        signs = Signs(self.separator, self.quote, self.escape, self.null)
+        types = arrow_types(self.columns)
+        return CsvDecoder(names, types, None, self.columns, signs, self.encoding, self.header, self.fields)
 
 
 def _check_encoding(encoding: object) -> None:

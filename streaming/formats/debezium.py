@@ -33,8 +33,8 @@ from streaming.formats.debezium_json import (
     EnvelopeDecoder,
     no_operation,
 )
-from streaming.formats.decoder import decoded
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
+from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, arrow_types, decoded
+from streaming.formats.format import Format
 from streaming.formats.json import Json
 
 _CHANGE, _HAS_ROW = "_change", "_has_row"
@@ -100,10 +100,9 @@ class Debezium(Format):
         form, decimals = self.of, self.decimals
         if isinstance(form, Json):
             names = tuple(column.name for column in self.columns)
+            types = arrow_types(self.columns)
             parsed = decoded(
-                raw,
-                self.columns,
-                lambda types: EnvelopeDecoder(names, types, None, form.columns, form.fields, decimals),
+                raw, self.columns, EnvelopeDecoder(names, types, None, form.columns, form.fields, decimals)
             )
         else:
             parsed = _parsed_avro(raw, _OfAvro(form))
@@ -243,11 +242,9 @@ class _OfAvro(Envelope):
             sql.Column(_CHANGE, f"struct<{fields}>", required=False),
             sql.Column(_HAS_ROW, "boolean", required=False),
         )
-        read = decoded(
-            raw,
-            (*added, *self.row),
-            lambda types: AvroEnvelopeDecoder((_CHANGE, _HAS_ROW, *names), types, registry, schema, change, of),
-        )
+        columns = (*added, *self.row)
+        decoder = AvroEnvelopeDecoder((_CHANGE, _HAS_ROW, *names), arrow_types(columns), registry, schema, change, of)
+        read = decoded(raw, columns, decoder)
         row = F.struct(*(F.col(f"`{name}`") for name in names))
         deleted = F.coalesce(F.col(f"{_CHANGE}.op") == "d", F.lit(False))
         nothing, told = F.lit(None), {column.name: column.type for column in columns_of(change)}

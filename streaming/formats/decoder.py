@@ -15,8 +15,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from streaming.base import DeclarationError, needs, sql
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
 from streaming.tables import nullable
+
+UNREADABLE = "_unreadable"
+"""The column with the reason against the payload as a whole, text; null where it could be read."""
+
+WRONG = "_wrong"
+"""The column with a struct of a field per declared column, the reason against its value; null where all is well."""
+
+UNKNOWN = "_unknown"
+"""The column with the names of the fields that the payload has and nobody declared; null where there is none."""
 
 MOST_WRITERS = 1_000
 """Schemas that a decoder knows at once, as many as the registry's own client keeps."""
@@ -87,13 +95,17 @@ class Decoder(ABC):
             Unreadable: it is none of the declared schema.
         """
 
+    def client(self) -> Any:
+        """A client of the registry; None where there is none."""
+        if self.registry is None:
+            return None
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        return SchemaRegistryClient({"url": self.registry})
+
     def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches with the decoded columns behind their own."""
-        client = None
-        if self.registry is not None:
-            from confluent_kafka.schema_registry import SchemaRegistryClient
-
-            client = SchemaRegistryClient({"url": self.registry})
+        client = self.client()
         for batch in batches:
             # As bytes, since text may be no UTF-8.
             decoded = self.of_batch(batch, batch.column("_raw").cast(pa.binary()), client)
@@ -141,16 +153,24 @@ class Decoder(ABC):
         return (*row.values, None, row.wrong, row.unknown)
 
 
-def decoded(raw: DataFrame, columns: Sequence[sql.Column], decoder_of: Callable[[pa.Schema], Decoder]) -> DataFrame:
-    """`raw` with what a decoder, made for the types of Arrow, adds to it: as the contract of formats says."""
+def added_types(columns: Sequence[sql.Column]) -> StructType:
+    """The columns that a format adds to its payloads: the declared ones, and what is told of each payload."""
     declared = ", ".join(f"`{column.name}` {column.type}" for column in columns)
     reasons = ", ".join(f"`{column.name}`: string" for column in columns)
     added = StructType.fromDDL(f"{declared}, {UNREADABLE} string, {WRONG} struct<{reasons}>, {UNKNOWN} array<string>")
     assert isinstance(added, StructType)
     # What must be there is the format's to judge, as the fields of a rejected row are null.
-    added = nullable(added)
-    decoder = decoder_of(to_arrow_schema(added, timezone="UTC"))
-    return raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added.fields]))
+    return nullable(added)
+
+
+def arrow_types(columns: Sequence[sql.Column]) -> pa.Schema:
+    """The types of `added_types` as a decoder builds them."""
+    return to_arrow_schema(added_types(columns), timezone="UTC")
+
+
+def decoded(raw: DataFrame, columns: Sequence[sql.Column], decoder: Decoder) -> DataFrame:
+    """`raw` with what the decoder adds to it: as the contract of formats says."""
+    return raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added_types(columns).fields]))
 
 
 @dataclass(frozen=True)

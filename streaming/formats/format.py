@@ -12,16 +12,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, sql
-
-UNREADABLE = "_unreadable"
-"""The column with the reason against the payload as a whole, text; null where it could be read."""
-
-WRONG = "_wrong"
-"""The column with a struct of a field per declared column, the reason against its value; null where all is well."""
-
-UNKNOWN = "_unknown"
-"""The column with the names of the fields that the payload has and nobody declared; null where there is none."""
-
+from streaming.formats.decoder import Decoder, decoded
 
 TYPED = "_typed"
 """The column that a source may add: true for a payload that Spark has written as JSON of typed columns."""
@@ -35,7 +26,11 @@ class Format(ABC):
     def columns(self) -> tuple[sql.Column, ...]:
         """The declared columns, in order; none begins with `_`."""
 
-    @abstractmethod
+    @property
+    def decoder(self) -> Decoder | None:
+        """The reader of its payloads in Python workers; None where expressions of Spark read them."""
+        return None
+
     def parse(self, raw: DataFrame) -> DataFrame:
         """The columns of `raw`, as they are, then the declared ones, `_unreadable`, `_wrong` and `_unknown`.
 
@@ -51,6 +46,10 @@ class Format(ABC):
         `raw` may have a boolean `_typed`. A payload of which it is true was written by Spark, of values that a table
         has, so JSON takes from it what it refuses of other senders.
         """
+        decoder = self.decoder
+        if decoder is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither a decoder nor a parse of its own")
+        return decoded(raw, self.columns, decoder)
 
 
 def checked_fields(form: str, columns: Sequence[sql.Column], fields: Mapping[str, str]) -> FrozenMapping[str, str]:

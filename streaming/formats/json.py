@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from streaming.base import DeclarationError, check_column_name, sql
-from streaming.formats.decoder import Decoder, Row, decoded
+from streaming.formats.decoder import Decoder, Row, arrow_types
 from streaming.formats.format import TYPED, Format, checked_fields
 from streaming.formats.json_blocks import BlockReader, schema_of
 from streaming.formats.json_text import object_of
@@ -65,11 +64,11 @@ class Json(Format):
         """The declared columns, in order."""
         return sql.columns_of(self.schema)
 
-    def parse(self, raw: DataFrame) -> DataFrame:
-        """As the contract says; in Python workers, as Spark's own parser casts what stands within other values."""
+    @property
+    def decoder(self) -> Decoder:
+        """The reader of its objects; Spark's own parser casts what stands within other values."""
         names = tuple(column.name for column in self.columns)
-        columns, fields = self.columns, self.fields
-        return decoded(raw, columns, lambda types: JsonDecoder(names, types, None, columns, fields))
+        return JsonDecoder(names, arrow_types(self.columns), None, self.columns, self.fields)
 
 
 @dataclass

@@ -7,10 +7,8 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-
 from streaming.base import DeclarationError, check_column_name, check_type, needs, sql
-from streaming.formats.decoder import check_registry, decoded
+from streaming.formats.decoder import Decoder, arrow_types, check_registry
 from streaming.formats.format import Format
 
 
@@ -65,13 +63,13 @@ class Protobuf(Format):
 
         return columns_of(described(self._described_by, self.message))
 
-    def parse(self, raw: DataFrame) -> DataFrame:
-        """As the contract says; in Python workers."""
+    @property
+    def decoder(self) -> Decoder:
+        """The reader of its messages."""
         from streaming.formats.protobuf_decoder import ProtobufDecoder
 
         names = tuple(column.name for column in self.columns)
-        registry, described_by, message = self.registry, self._described_by, self.message
-        return decoded(raw, self.columns, lambda types: ProtobufDecoder(names, types, registry, described_by, message))
+        return ProtobufDecoder(names, arrow_types(self.columns), self.registry, self._described_by, self.message)
 
     @property
     def _described_by(self) -> bytes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from streaming.base import check_column_name, check_name, sql
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
+from streaming.formats.decoder import Decoder, Row, Unreadable, arrow_types
+from streaming.formats.format import Format
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,29 @@ class Text(Format):
         """The one column."""
         return (sql.Column(self.column, "string", required=False),)
 
-    def parse(self, raw: DataFrame) -> DataFrame:
-        """As the contract says; what is no UTF-8 cannot be read, and everything else can."""
-        text = F.try_validate_utf8(F.col("_raw").cast("string"))
-        unreadable = F.when(F.col("_raw").isNotNull() & text.isNull(), F.lit("text: the payload is not UTF-8"))
-        return raw.select(
-            *raw.columns,
-            text.alias(self.column),
-            unreadable.alias(UNREADABLE),
-            F.struct(F.lit(None).cast("string").alias(self.column)).alias(WRONG),
-            F.lit(None).cast("array<string>").alias(UNKNOWN),
-        )
+    @property
+    def decoder(self) -> Decoder:
+        """The reader of its texts; what is no UTF-8 cannot be read, and everything else can."""
+        return TextDecoder((self.column,), arrow_types(self.columns), None)
+
+
+class TextDecoder(Decoder):
+    """Takes each payload as the text that it is."""
+
+    @property
+    def name(self) -> str:
+        return "text"
+
+    def arrays(self, payloads: pa.BinaryArray, client: Any) -> list[pa.Array]:
+        """All payloads at once where each is UTF-8."""
+        try:
+            texts = payloads.cast(pa.string())
+        except pa.ArrowInvalid:
+            return super().arrays(payloads, client)
+        return [texts, *(pa.nulls(len(texts), each.type) for each in [*self.types][1:])]
+
+    def row(self, content: bytes, identity: int | None, client: Any) -> Row:
+        try:
+            return Row([content.decode()])
+        except UnicodeDecodeError:
+            raise Unreadable("the payload is not UTF-8") from None

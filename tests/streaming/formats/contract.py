@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import Row, SparkSession
 
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
+from streaming.formats import UNKNOWN, UNREADABLE, WRONG, Format
 
 
 @dataclass(frozen=True)

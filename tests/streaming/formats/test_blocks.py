@@ -12,8 +12,8 @@ import pytest
 
 from streaming import Json
 from streaming.base import arrow_schema
+from streaming.formats import TYPED, UNKNOWN, UNREADABLE, WRONG
 from streaming.formats.decoder import Decoder, Row
-from streaming.formats.format import TYPED, UNKNOWN, UNREADABLE, WRONG
 from streaming.formats.json import JsonDecoder
 from streaming.formats.json_blocks import BlockReader, schema_of
 from streaming.formats.json_text import object_of

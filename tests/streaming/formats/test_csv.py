@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from streaming import Csv
 from streaming.base import DeclarationError
+from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 from streaming.formats.csv import CsvDecoder, Signs, record_reader
 from streaming.formats.decoder import Row, Unreadable
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
 
 PLAIN = Signs(",", '"')
 ESCAPED = Signs(";", "'", "\\", "\\N")

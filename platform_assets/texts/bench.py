@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming import Pipeline
-from streaming.operations import APPEND, JUDGE, PARSE, PLAN, Bench, Stage
+from streaming.operations import APPEND, JUDGE, PARSE, PLAN, TASKS, Bench, Stage
 
 STAGES = ("stage", "a batch, ms", "a row, µs", "share")
 _MOSTLY_FIXED = 0.5
@@ -36,6 +36,11 @@ def advice(bench: Bench, pipeline: Pipeline) -> str:
         )
     if costly == JUDGE:
         return "Most goes into rules and derived columns: regular expressions are what costs most in them."
+    if costly == TASKS:
+        return (
+            "Most goes into the tasks that read, judge and write: a string field, or one with a nested type, costs "
+            "more than a number, and keep_raw=True writes each payload a second time."
+        )
     if costly == APPEND and pipeline.stream.keep_raw:
         return "Most goes into writing the log: keep_raw=True writes each payload a second time."
     if costly in (APPEND, PLAN):

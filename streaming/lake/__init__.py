@@ -2,4 +2,4 @@
 
 from streaming.lake.lake import Lake, Named
 from streaming.lake.parameters import Parameter, declared_parameters, parameter
-from streaming.lake.settings import SECRET, Settings, find_project, make_importable
+from streaming.lake.settings import SECRET, IngestMode, Settings, find_project, make_importable

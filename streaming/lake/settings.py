@@ -30,6 +30,7 @@ SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LogFormat = Literal["text", "json"]
+IngestMode = Literal["fast", "careful", "both"]
 _KEYS = {"lake": "home", "pipelines": "pipelines", "suites": "suites", "reports": "reports"}
 """The keys of the table `[tool.tidemark]`, each with the setting that it is."""
 
@@ -114,6 +115,11 @@ class Settings(BaseSettings):
     alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")
     log_level: LogLevel = Field(default="INFO", description="From which level on a stream's log has lines.")
     log_format: LogFormat = Field(default="text", description="Lines of text, or a JSON object on each line.")
+    ingest: IngestMode = Field(
+        default="careful",
+        description="Rows enter the log by tasks where these are certain (fast), by Spark alone (careful), or both "
+        "ways, which fails where they differ.",
+    )
     conf_file: Path | None = Field(default=None, description="Spark settings, `key value` or `key=value` a line.")
 
     @classmethod
@@ -138,6 +144,11 @@ class Settings(BaseSettings):
     @classmethod
     def _known_format(cls, value: str) -> str:
         return _one_of("TIDEMARK_LOG_FORMAT", value, get_args(LogFormat))
+
+    @field_validator("ingest", mode="before")
+    @classmethod
+    def _known_mode(cls, value: str) -> str:
+        return _one_of("TIDEMARK_INGEST", value, get_args(IngestMode))
 
     @property
     def lake(self) -> Lake:

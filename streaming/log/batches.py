@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from streaming.base import EPOCH, FrozenMapping, LogError, from_micros, optional_instant, shown, to_micros
+from streaming.base import EPOCH, FrozenMapping, LogError, from_micros, shown, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
@@ -38,7 +38,7 @@ _NAMES_OF_A_ROW = 50
 _LONGEST_SET, _LONGEST_NAME = 4_000, 100
 """Characters: names are up to whoever sends them, and counts of them are in every commit."""
 _BETWEEN = "\x1f"
-_SHARES_BEFORE = (0.5, 0.05, 0.01)
+SHARES_BEFORE = (0.5, 0.05, 0.01)
 """The shares of a batch's rows that the source had before each of `Batch.source_times`.
 
 Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
@@ -133,11 +133,29 @@ def unknown_fields() -> Column:
 
 
 def count_unknown(sets: Iterable[Row]) -> dict[str, int]:
-    """Rows per field, the most frequent first and never more than twenty names, from what `unknown_fields` gives."""
+    """Rows per field, from what `unknown_fields` gives; `add_unknown` bounds them."""
     rows = Counter[str]()
     for names, number in sets:
         rows.update(dict.fromkeys(() if names is None else map(_shown, names.split(_BETWEEN)), number))
-    return _bounded(rows)
+    return dict(rows)
+
+
+def count_names(unknown: Iterable[Sequence[str]]) -> dict[str, int]:
+    """Rows per field, of the unknown ones of each row; as many of a row count as `unknown_fields` tells."""
+    rows = Counter[str]()
+    for names in unknown:
+        told = _BETWEEN.join(names[:_NAMES_OF_A_ROW])[:_LONGEST_SET]
+        rows.update(dict.fromkeys(map(_shown, told.split(_BETWEEN)), 1))
+    return dict(rows)
+
+
+def bounded_unknown(rows: Mapping[str, int], most: int = _MOST_SETS) -> dict[str, int]:
+    """Rows per field, the most frequent first, and of the rarer ones than `most` together."""
+    counts = dict(rows)
+    others = counts.pop(OTHERS, 0)
+    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    others += sum(number for _, number in ranked[most:])
+    return dict(ranked[:most]) | ({OTHERS: others} if others else {})
 
 
 def _shown(name: str) -> str:
@@ -151,14 +169,7 @@ def add_unknown(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     rows = Counter[str]()
     for count in counts:
         rows.update(count)
-    return _bounded(rows)
-
-
-def _bounded(rows: Counter[str]) -> dict[str, int]:
-    others = rows.pop(OTHERS, 0)
-    ranked = sorted(rows.items(), key=lambda entry: (-entry[1], entry[0]))
-    others += sum(number for _, number in ranked[_MOST_NAMES:])
-    return dict(ranked[:_MOST_NAMES]) | ({OTHERS: others} if others else {})
+    return bounded_unknown(rows, _MOST_NAMES)
 
 
 @dataclass(frozen=True)
@@ -345,15 +356,15 @@ def _greatest(stream: Stream) -> Column:
     return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
 
 
-def count_partitions(rows: DataFrame, stream: Stream) -> tuple[dict[str, int], dict[str, datetime | None]]:
-    """Rows per source partition; and the greatest event time that moves the clock, null where none does.
+def count_partitions(rows: DataFrame, stream: Stream) -> tuple[dict[str, int], dict[str, int | None]]:
+    """Rows per source partition; and the greatest event time that moves the clock, in microseconds, or null.
 
     The second has the partitions with valid rows.
     """
     partition = stream.source.partition_of(F.col("_origin")).alias("partition")
     aggregates = (F.count(F.lit(1)).alias("rows"), F.count("_day").alias("valid"), _greatest(stream))
     partitions = rows.groupBy(partition).agg(*aggregates).collect()
-    greatest = {row["partition"]: optional_instant(row["greatest"]) for row in partitions if row["valid"]}
+    greatest = {row["partition"]: row["greatest"] for row in partitions if row["valid"]}
     return {row["partition"]: row["rows"] for row in partitions}, greatest
 
 
@@ -388,8 +399,15 @@ def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> lis
         F.count(F.lit(1)).alias("rows"),
         _number_of(~valid).alias("rejected"),
         _greatest(stream),
-        F.percentile(source_time, F.array(*(F.lit(share) for share in _SHARES_BEFORE))).alias("source_times"),
+        F.percentile(source_time, F.array(*(F.lit(share) for share in SHARES_BEFORE))).alias("source_times"),
         unknown_fields(),
+        *operator_columns(counts),
+    ]
+
+
+def operator_columns(counts: Mapping[str, OperatorCounts]) -> list[Column]:
+    """The aggregates of `summary_columns` for each operator."""
+    return [
         *(F.coalesce(F.sum(_of_row(each.late)), F.lit(0)).alias(f"late_{name}") for name, each in counts.items()),
         *(_number_of(_of_row(each.unassigned)).alias(f"unassigned_{name}") for name, each in counts.items()),
     ]

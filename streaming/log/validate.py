@@ -30,7 +30,6 @@ from streaming.base import (
     EPOCH,
     FIRST_EVENT_TIME,
     INGESTED_AT,
-    ORIGIN,
     PARSER_ERRORS,
     DeclarationError,
     check_condition,
@@ -42,6 +41,8 @@ from streaming.base import (
 )
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
+from streaming.log.judgement import TimeReasons, broken_rule
+from streaming.log.places import inputs_of
 from streaming.log.read import origin_type
 from streaming.spark import cause_in_words, guarded, lenient_session, named_values, refusal
 
@@ -71,7 +72,7 @@ class RowValidator:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._inputs = _inputs(stream)
+        self._inputs = inputs_of(stream)
         rejected = F.col("_rejected").isNotNull()
         # There is another `kept_from` once a day at most.
         self._usual_reasons = lru_cache(2)(self._together)
@@ -149,10 +150,10 @@ class RowValidator:
         ]
 
     def _rule_reason(self, rule: Rule) -> Column:
-        judged = guarded(F.coalesce(F.expr(rule.condition), F.lit(False)), _BESIDE)
+        judged = _judged(rule)
         failed = self._said(rule.name, f"cannot be judged: {rule.condition}", sorted(names_in(rule.condition)))
-        broken = F.when(judged.isNull(), failed).otherwise(F.lit(f"{rule.name}: not ({rule.condition})"))
-        return F.when(~F.coalesce(judged["value"], F.lit(False)), broken)
+        reason = F.when(judged.isNull(), failed).otherwise(F.lit(broken_rule(rule.name, rule.condition)))
+        return F.when(~F.coalesce(judged["value"], F.lit(False)), reason)
 
     def _clock_reason(self, moved_by: str) -> Column:
         failed = self._said("clock", f"cannot tell whether the row moves it: {moved_by}", sorted(names_in(moved_by)))
@@ -167,7 +168,7 @@ class RowValidator:
 
     def _retention_reason(self, kept_from: date) -> Column:
         time = self._stream.event_time
-        text = f"retention: {time} is of a day before {kept_from}, the first one that the log keeps"
+        text = TimeReasons(time, self._stream.clock).not_kept(kept_from)
         too_old = F.to_date(F.col(time)) < date_literal(kept_from)
         return self._unless_unread(F.when(too_old, F.lit(text)), frozenset({time}))
 
@@ -187,6 +188,7 @@ class RowValidator:
         stream = self._stream
         time = F.col(stream.event_time)
         clock, ingested_at = stream.clock, F.col(INGESTED_AT)
+        said = TimeReasons(stream.event_time, clock)
         payload = [column.name for column in stream.format.columns]
         made_of = self._inputs[stream.event_time] if stream.event_time in stream.derived else frozenset()
         sources = sorted(made_of & {*payload})
@@ -197,19 +199,23 @@ class RowValidator:
                 time.isNull() & sent,
                 F.concat(F.lit(f"event_time: {stream.event_time} cannot be made of "), self._values(sources)),
             )
-            .when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
-            .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 100 to 9899"))
-            .when(
-                time > ingested_at + _length(clock.max_ahead),
-                F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
-            )
+            .when(time.isNull(), F.lit(said.missing))
+            .when(~_known(time), F.lit(said.beyond))
+            .when(time > ingested_at + _length(clock.max_ahead), F.lit(said.ahead))
         )
         if clock.max_behind is None:
             return reason
-        return reason.when(
-            time < ingested_at - _length(clock.max_behind),
-            F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
-        )
+        return reason.when(time < ingested_at - _length(clock.max_behind), F.lit(said.behind))
+
+
+def broken(rule: Rule) -> Column:
+    """True for the rows for which a rule does not hold, or cannot be judged; never null."""
+    return ~F.coalesce(_judged(rule)["value"], F.lit(False))
+
+
+def _judged(rule: Rule) -> Column:
+    """A struct with whether the rule holds, or null where that cannot be computed."""
+    return guarded(F.coalesce(F.expr(rule.condition), F.lit(False)), _BESIDE)
 
 
 def check_expressions(stream: Stream, parsed: DataFrame) -> None:
@@ -255,15 +261,6 @@ def _wrong(column: str) -> Column:
 
 def _why_not(derived: str) -> Column:
     return F.col(f"`{_WHY_NOT}{derived}`")
-
-
-def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
-    """For each column of the stream the columns it is made from, itself with them."""
-    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns}
-    inputs |= {INGESTED_AT: frozenset(), ORIGIN: frozenset()}
-    for name, expression in stream.derived.items():
-        inputs[name] = frozenset({name}).union(*(inputs[column] for column in names_in(expression)))
-    return inputs
 
 
 _Asked = Callable[[Column, DataType], Column | None]

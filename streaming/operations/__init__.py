@@ -1,6 +1,6 @@
 """Operations on a pipeline besides running it: maintenance, repair, savepoints, bench."""
 
-from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
+from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, TASKS, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
 from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal

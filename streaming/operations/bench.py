@@ -18,14 +18,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import log
 from streaming.base import ORIGIN, LogError, names_in
 from streaming.declare import Pipeline, Stream
-from streaming.lake import Lake
-from streaming.log import QUERY, Batch, RowValidator
+from streaming.lake import Lake, Settings
+from streaming.log import QUERY, Batch, RowValidator, places_of_ingest
 from streaming.operators import Written
 from streaming.service import Observer, Run, await_queries
 from streaming.sources import Files, Reading
 from streaming.spark import exact_json
 
 PARSE, JUDGE, APPEND, PLAN = "read + parse", "rules", "write + commit", "plan + checkpoint"
+TASKS = "tasks + commit"
 _SAMPLE = 400_000
 _BATCHES = 8
 _COUNT_FROM = 3
@@ -136,7 +137,9 @@ def _replayed(
     views = [replace(view, of=stream) for view in pipeline.views if view.of == pipeline.stream]
     replayed = replace(pipeline, name=stream.name, streams=(stream,), operators=tuple(views), deliveries=())
     lake, taken = Lake(str(folder)), defaultdict[str, list[float]](list)
-    _parse_and_judge(spark, lake, stream, at, taken)
+    by_tasks = Settings().ingest == "fast" and places_of_ingest(spark, stream, {}).judgement is not None
+    if not by_tasks:
+        _parse_and_judge(spark, lake, stream, at, taken)
     begun: dict[str, float] = {}
 
     class Timed(Observer):
@@ -147,7 +150,8 @@ def _replayed(
             return nullcontext()
 
         def committed(self, query: str, written: Written, batch: Batch | None) -> None:
-            taken[APPEND if query == QUERY else query].append(time.monotonic() - begun[query])
+            stage = (TASKS if by_tasks else APPEND) if query == QUERY else query
+            taken[stage].append(time.monotonic() - begun[query])
             if batch is not None:
                 # Batch by batch: steps that came afterwards would take the whole log at once.
                 run.step_all()
@@ -157,7 +161,8 @@ def _replayed(
     ingest = list(run.start_ingest(availableNow=True).values())
     await_queries(ingest, run.explain)
     medians = {name: statistics.median(seconds[_COUNT_FROM:]) for name, seconds in taken.items()}
-    medians[APPEND] = max(0.0, medians[APPEND] - medians[PARSE] - medians[JUDGE])
+    if not by_tasks:
+        medians[APPEND] = max(0.0, medians[APPEND] - medians[PARSE] - medians[JUDGE])
     return {**medians, PLAN: sum(map(_besides, ingest))}
 
 
@@ -168,13 +173,13 @@ def _parse_and_judge(
     validate, reading = RowValidator(stream), Reading(lake, lake.path("_timed"))
 
     def run_batch(rows: DataFrame, number: int) -> None:
-        located = log.with_origin(stream.source.take(spark, reading, number, rows).rows)
+        located = log.with_origin(stream.format.parse(stream.source.take(spark, reading, number, rows).rows()))
         parsed = _seconds(lambda: _nowhere(located))
         taken[PARSE].append(parsed)
         taken[JUDGE].append(max(0.0, _seconds(lambda: _nowhere(validate(located, at))) - parsed))
 
-    parsed = stream.format.parse(stream.source.read(spark, reading))
-    writer = parsed.writeStream.option("checkpointLocation", reading.checkpoint).trigger(availableNow=True)
+    raw = stream.source.read(spark, reading)
+    writer = raw.writeStream.option("checkpointLocation", reading.checkpoint).trigger(availableNow=True)
     await_queries([writer.foreachBatch(run_batch).start()])
 
 

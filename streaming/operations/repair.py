@@ -16,7 +16,7 @@ from streaming.declare import Pipeline, Stream, Windowed
 from streaming.formats import TYPED
 from streaming.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
-from streaming.operators import comparable, runtime_of
+from streaming.operators import comparable, counts_of, runtime_of
 from streaming.service import take_lease
 from streaming.views import aggregate, pairs
 
@@ -92,17 +92,14 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
         examined, passing = _counted(validated)
         if not passing:
             return Repaired(examined, 0, {})
-        counts = {
-            operator.name: runtime_of(operator, lake).counts(stream) for operator in pipeline.operators_of(stream)
-        }
+        runtimes = [runtime_of(operator, lake) for operator in pipeline.operators_of(stream)]
         batch = append_validated(
             log.valid(validated),
             lake,
             stream,
             log.head(lake, stream),
             processed_at,
-            {name: each for name, each in counts.items() if each is not None},
-            txn=None,
+            counts_of(runtimes, stream),
             pinned={control.name: _newest(lake, control) for control in pipeline.pinned_by(stream)},
         )
     finally:

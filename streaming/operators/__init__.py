@@ -47,6 +47,7 @@ from streaming.operators.runtime import (
     check_can_rebuild,
     check_whole,
     clean_state,
+    counts_of,
     frame,
     in_pieces,
     of_kept_days,

@@ -360,6 +360,12 @@ def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
     )
 
 
+def counts_of(runtimes: Iterable[OperatorRuntime], stream: Stream) -> dict[str, OperatorCounts]:
+    """The counts in the commits of a stream's log for the operators that read it, by their names."""
+    counts = {each.operator.name: each.counts(stream) for each in runtimes if stream in each.operator.reads}
+    return {name: each for name, each in counts.items() if each is not None}
+
+
 @unit_table_of.register
 def _(of: Operator, lake: Lake, side: str) -> UnitTable:
     return runtime_of(of, lake).unit_table(side)

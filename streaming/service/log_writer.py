@@ -15,7 +15,7 @@ from streaming import log
 from streaming.base import MILLISECOND, SourceError, StreamingError
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
-from streaming.lake import Lake
+from streaming.lake import Lake, Settings
 from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat
 from streaming.operators import Written
 from streaming.service.observer import Observer
@@ -85,13 +85,21 @@ class LogWriter:
             "Or, to begin a new log, move both the old log and what is left of the checkpoint away.",
             may_begin_anew=stream.source.may_begin_anew(reading.memory),
         )
-        ingest = Ingest(self._spark, self._lake, stream, self._counts, self._observer.now, self._pinned)
+        ingest = Ingest(
+            self._spark,
+            self._lake,
+            stream,
+            self._counts,
+            self._observer.now,
+            self._pinned,
+            Settings().ingest,
+        )
 
-        def run_batch(parsed: DataFrame, query_batch: int) -> None:
+        def run_batch(raw: DataFrame, query_batch: int) -> None:
             with self._observer.during(self.name, query_batch):
                 with self._appending:
                     try:
-                        batch = ingest(parsed, query_batch, self.head)
+                        batch = ingest(raw, query_batch, self.head)
                     except StreamingError as error:
                         self._failure = error
                         raise
@@ -101,7 +109,7 @@ class LogWriter:
                 self._observer.committed(self.name, Written(batch.summary.rows), batch)
 
         return (
-            stream.format.parse(stream.source.read(self._spark, reading))
+            stream.source.read(self._spark, reading)
             .writeStream.queryName(self.query_name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger)

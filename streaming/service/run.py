@@ -20,8 +20,8 @@ from streaming.base import BATCH, ORIGIN, DeclarationError, FunctionError, Strea
 from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import Batch, OperatorCounts, no_rows, read_log, valid, widen_log
-from streaming.operators import OperatorRuntime, Step, Written, runtime_of
+from streaming.log import Batch, log_schema, read_log, valid, widen_log
+from streaming.operators import OperatorRuntime, Step, Written, counts_of, runtime_of
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
@@ -58,7 +58,15 @@ class Run:
         self._failing_rows: dict[tuple[str, int, str], str | None] = {}
         self.deliveries = Delivering(spark, lake, pipeline, observer)
         self.writers = tuple(
-            LogWriter(spark, lake, each, ingest_query(pipeline, each), self._counts(each), self._observer, self._pinned)
+            LogWriter(
+                spark,
+                lake,
+                each,
+                ingest_query(pipeline, each),
+                counts_of(self.operators, each),
+                self._observer,
+                self._pinned,
+            )
             for each in pipeline.streams
         )
 
@@ -236,14 +244,6 @@ class Run:
                 with self._observer.during(name, since), pausing(runtime.operator, where):
                     follow(self.spark, head, self._observer.now)
 
-    def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
-        counts = {
-            runtime.operator.name: runtime.counts(stream)
-            for runtime in self.operators
-            if stream in runtime.operator.reads
-        }
-        return {name: each for name, each in counts.items() if each is not None}
-
     def _pinned(self, stream: Stream) -> dict[str, int]:
         return _newest_pinned(self.pipeline, stream, self.heads)
 
@@ -392,7 +392,7 @@ def _check_types(spark: SparkSession, runtimes: Sequence[OperatorRuntime]) -> No
     """
     for runtime in runtimes:
         operator = runtime.operator
-        columns = {stream.name: no_rows(spark, stream).schema.json() for stream in operator.reads}
+        columns = {stream.name: log_schema(spark, stream).json() for stream in operator.reads}
         try:
             runtime.analyse(spark, columns)
         except AnalysisException as error:

@@ -18,6 +18,7 @@ from streaming.sources.receivers import (
 )
 from streaming.sources.source import (
     Memory,
+    PayloadPart,
     Reading,
     Source,
     SourceBacklog,

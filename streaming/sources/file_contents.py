@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from urllib.parse import unquote
 
@@ -61,7 +61,12 @@ _CONTENTS: dict[str, TakenContents] = {}
 
 
 def without_copies(
-    spark: SparkSession, reading: Reading, landing: str, planned: Sequence[str], rows: DataFrame, own_path: Column
+    spark: SparkSession,
+    reading: Reading,
+    landing: str,
+    planned: Sequence[str],
+    rows: Callable[[], DataFrame],
+    own_path: Column,
 ) -> Taken:
     """The `rows` of the `planned` files, but for those whose bytes were taken before, with CONTENT in `_origin`.
 
@@ -84,11 +89,16 @@ def without_copies(
         "_path string, _content string, _is_copy boolean",
     )
     as_planned = F.regexp_replace(own_path, _LOCAL, _AS_PLANNED)
-    # To the left: a row whose file were not found would be lost.
-    known = rows.join(F.broadcast(files), as_planned == F.col("_path"), "left").where("_is_copy is not true")
-    with_content = known.withColumn("_origin", F.col("_origin").withField(CONTENT, F.col("_content")))
+
+    def new_rows() -> DataFrame:
+        all_rows = rows()
+        # To the left: a row whose file were not found would be lost.
+        known = all_rows.join(F.broadcast(files), as_planned == F.col("_path"), "left").where("_is_copy is not true")
+        with_content = known.withColumn("_origin", F.col("_origin").withField(CONTENT, F.col("_content")))
+        return with_content.select(*all_rows.columns)
+
     new = {digest: path for digest, path in first.items() if path in digests}
-    return Taken(with_content.select(*rows.columns), lambda written, counts: contents.add(new))
+    return Taken(new_rows, lambda written, counts: contents.add(new))
 
 
 def logged_contents(origins: DataFrame) -> dict[str, str]:

@@ -120,16 +120,20 @@ def is_read_whole(payloads: Payloads) -> bool:
     return payloads != "lines"
 
 
+def is_utf8(encoding: str) -> bool:
+    """True if the name is one of those that UTF-8 has."""
+    return codecs.lookup(encoding).name == _UTF8
+
+
 def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
     """`rows` of `_raw`, a line or a whole file, and `_origin`, with a row for each payload, in UTF-8.
 
     Rows keep their order. What an encoding does not know stays as it was, behind a byte 0xFF, so that the payload is no
     UTF-8.
     """
-    is_utf8 = codecs.lookup(encoding).name == _UTF8
-    if payloads in ("lines", "file") and is_utf8:
+    if payloads in ("lines", "file") and is_utf8(encoding):
         return rows
-    cut = partial(_cut_batches, cut=cut_of(payloads), encoding=None if is_utf8 else encoding)
+    cut = partial(_cut_batches, cut=cut_of(payloads), encoding=None if is_utf8(encoding) else encoding)
     return rows.selectExpr("cast(_raw as binary) as _raw", "_origin").mapInArrow(
         cut, rows.selectExpr("cast(_raw as binary) as _raw", "_origin").schema
     )
@@ -282,7 +286,7 @@ class FileBounds:
 
         Every packed one must, since one that is damaged fails in the midst of its batch.
         """
-        return _packed(name) is not None or size > self.longest_line
+        return packing(name) is not None or size > self.longest_line
 
     def exceeded(self, files: fs.FileSystem, name: str) -> str | None:
         """The bound that a file exceeds, in words; None for none. The check takes a megabyte of memory at most.
@@ -293,7 +297,7 @@ class FileBounds:
         Raises:
             OSError: the file cannot be read, or is not what its name says it is.
         """
-        kind = _packed(name)
+        kind = packing(name)
         if kind is None:
             if self.whole:
                 return self._too_large()
@@ -340,7 +344,7 @@ class FileBounds:
         return f"has a line of more than longest_line={self.longest_line:,} bytes"
 
 
-def _packed(name: str) -> str | None:
+def packing(name: str) -> str | None:
     """The end of the name by which Hadoop takes a file as packed; None where it is not packed."""
     return next((end for end in (*_ARROW, _DEFLATE, *_FRAMED) if name.endswith(end)), None)
 

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from streaming.base import DeclarationError, SourceError, check_number, to_micros
 from streaming.lake import Lake
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
-from streaming.sources.file_payloads import FileBounds, Payloads, check_payloads, cut_files, is_read_whole
+from streaming.sources.file_lines import OF_ONE_TASK, shared_out
+from streaming.sources.file_payloads import FileBounds, Payloads, check_payloads, cut_files, is_read_whole, is_utf8
 from streaming.sources.landed_files import (
     FilesBacklog,
     LandedFile,
@@ -27,8 +28,8 @@ from streaming.sources.landed_files import (
     listing_of,
     matcher,
     path_of,
+    planned_files,
     relative_path,
-    sizes_of_planned,
     undecoded_names,
     undecoded_warning,
     unreadable,
@@ -54,8 +55,6 @@ from streaming.tables import storage
 _log = logging.getLogger(__name__)
 
 _DESCRIBED = 20
-_OF_ONE_TASK = 2 * 2**20
-"""Bytes of a batch that one task takes: another one would cost more than it saves, and write a file more to be read."""
 
 
 @dataclass(frozen=True)
@@ -223,16 +222,21 @@ class Files(Source):
             SourceError: a file of the batch is gone, which Spark plans anew and would leave out in silence; or it is
                 too large.
         """
-        sizes = sizes_of_planned(spark, reading.checkpoint, query_batch, self.location(reading.lake), self.bounds)
-        if len(sizes) > 1 and sum(sizes) <= _OF_ONE_TASK:
-            rows = rows.coalesce(1)
-        rows = rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
+        landing = self.location(reading.lake)
+        files = planned_files(spark, reading.checkpoint, query_batch, landing, self.bounds)
+
+        def numbered() -> DataFrame:
+            is_little = len(files) > 1 and sum(file.size for file in files) <= OF_ONE_TASK
+            position = F.col("_origin").withField("position", F.monotonically_increasing_id())
+            return (rows.coalesce(1) if is_little else rows).withColumn("_origin", position)
+
         if self.identity == "path":
-            return Taken(rows)
+            are_lines = self.payloads == "lines" and is_utf8(self.encoding)
+            tasks = spark.sparkContext.defaultParallelism
+            return Taken(numbered, parts=shared_out(files, landing, tasks) if are_lines else ())
         # Files without a byte have no rows, and are all the same.
-        paths = [path for path, size in zip(planned(reading.checkpoint, query_batch), sizes, strict=True) if size]
-        own_path = _decoded(F.col("_origin.path"))
-        return without_copies(spark, reading, self.location(reading.lake), paths, rows, own_path)
+        paths = [file.path for file in files if file.size]
+        return without_copies(spark, reading, landing, paths, numbered, _decoded(F.col("_origin.path")))
 
     def partition_of(self, origin: Column) -> Column:
         """The text that the group of `partition` matches in the file's path."""

@@ -16,6 +16,7 @@ from fnmatch import translate
 from hashlib import blake2b
 from heapq import heappop, heappush
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 from pyarrow import fs
@@ -24,10 +25,12 @@ from pyspark.sql import SparkSession
 from streaming.base import DeclarationError, SourceError, check_tuple
 from streaming.sources.file_payloads import FileBounds
 from streaming.sources.source import SourceBacklog
-from streaming.spark import TakenFile, is_visible, newest_compaction, planned, size_of, taken_entry
+from streaming.spark import FileInfo, TakenFile, file_at, is_visible, newest_compaction, planned, taken_entry
 from streaming.tables import storage
 
 _NAMED = 5
+_OF_PATHS = "/!$&'()*+,;=:@~"
+"""Signs that stand for themselves in the path of a URI."""
 _PUT_ASIDE = (
     "Nothing of its batch was taken. Move it out of the landing folder, leave an empty file under its name there, and "
     "run again; what is good in it can be landed under another name."
@@ -212,6 +215,16 @@ def path_of(uri: str) -> str:
     return re.sub("/+", "/", path).rstrip("/")
 
 
+def encoded(path: str) -> str:
+    """A path or URI as Spark tells it in a row: URL-encoded, and without an authority that is empty."""
+    scheme, separator, below = path.partition("://")
+    # Java leaves what is not ASCII as it is.
+    quoted = "".join(quote(each, safe=_OF_PATHS) if each.isascii() else each for each in (below if separator else path))
+    if not separator:
+        return quoted
+    return f"{scheme}:{quoted}" if below.startswith("/") else f"{scheme}://{quoted}"
+
+
 def _digest(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=8).digest()
 
@@ -270,25 +283,26 @@ def first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
 
 
-def sizes_of_planned(
+def planned_files(
     spark: SparkSession, checkpoint: str, query_batch: int, landing: str, bounds: FileBounds
-) -> list[int]:
-    """The sizes of the files of a batch, in bytes.
+) -> list[FileInfo]:
+    """The files of a batch as they are now, by the paths that the checkpoint has.
 
     Raises:
         SourceError: one is gone, cannot be read, or exceeds the `bounds`.
     """
-    sizes = []
+    files = []
     for path in planned(checkpoint, query_batch):
-        size = size_of(spark, path)
-        if size is None:
+        file = file_at(spark, path)
+        if file is None:
             raise vanished(path)
+        size = file.size
         if size and path.startswith("file:") and ":" in path.rpartition("/")[2]:
             raise SourceError(f"{path} cannot be read: Hadoop knows no local file with a colon. {_PUT_ASIDE}")
         if size and bounds.may_exceed(path, size):
             _check_bounds(bounds, landing, path)
-        sizes.append(size)
-    return sizes
+        files.append(file)
+    return files
 
 
 def vanished(path: str) -> SourceError:

@@ -119,7 +119,7 @@ class OffsetSource(Source):
         self.check_planned(lake, memory, begins, ends)
         identity = self.remembered(lake)
 
-        def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
+        def remember(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Memory:
             if self.remembered(lake) != identity:
                 raise SourceError(
                     f"{self.location(lake)} was replaced while a batch of it was read; the batch was not appended, and "
@@ -127,7 +127,7 @@ class OffsetSource(Source):
                 )
             return {**identity, OFFSETS: dict(ends)}
 
-        return Taken(rows, remember)
+        return Taken(lambda: rows, remember)
 
     def check_repeated(self, reading: Reading, query_batch: int) -> None:
         """Refuse a batch that ends elsewhere than the log, though the log has one of that number.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -114,7 +115,20 @@ class Reading:
     origins: Callable[[], DataFrame | None] = _no_origins
 
 
-def _nothing(written: DataFrame, counts: Mapping[str, int]) -> Memory:
+class PayloadPart(ABC):
+    """A part of a batch whose payloads a Python worker reads without Spark; it can be pickled, and read again."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The payloads, with the columns `_raw` (binary) and `_origin`, in batches of bounded size."""
+
+
+Remember = Callable[[Callable[[], DataFrame], Mapping[str, int]], Memory]
+"""Gives what a source remembers once a batch is committed, by what reads the rows as they were written, and by their
+number in each source partition."""
+
+
+def _nothing(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Memory:
     return {}
 
 
@@ -122,17 +136,16 @@ def _nothing(written: DataFrame, counts: Mapping[str, int]) -> Memory:
 class Taken:
     """One batch: its rows, each with its whole `_origin`, but for those that the log holds already.
 
-    `remember` is called once, when the rows are written and before they are committed, with the rows as they were
-    written and their number in each source partition. It gives what the source remembers from then on, or raises a
-    SourceError where rows were lost while they were read.
+    `rows` gives them as a frame of `_raw`, `_origin` and, where the source is typed, `_typed`. `parts` are the same
+    rows for Python workers to read, in a group for each task; none where only the frame has them.
 
-    Where it is not `parsed`, the rows were read anew: they have `_raw` and `_origin` alone, and the format is yet to
-    parse them.
+    `remember` is called once, when the rows are written and before they are committed, or raises a SourceError where
+    rows were lost while they were read.
     """
 
-    rows: DataFrame
-    remember: Callable[[DataFrame, Mapping[str, int]], Memory] = _nothing
-    parsed: bool = True
+    rows: Callable[[], DataFrame]
+    remember: Remember = _nothing
+    parts: Sequence[Sequence[PayloadPart]] = ()
 
 
 class Source(ABC):

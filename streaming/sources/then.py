@@ -142,15 +142,17 @@ class Then(Source):
         name = _part_read(reading.memory)
         taken = self._sources[name].take(spark, _within(reading, name), query_batch, rows)
 
-        def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
-            own = written.withColumn("_origin", F.col("_origin")[name])
+        def remember(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Memory:
+            def own() -> DataFrame:
+                return written().withColumn("_origin", F.col("_origin")[name])
+
             return {**reading.memory, name: taken.remember(own, counts)}
 
         origins = [
             F.col("_origin").alias(each) if each == name else F.lit(None).cast(source.origin).alias(each)
             for each, source in self._sources.items()
         ]
-        return Taken(taken.rows.withColumn("_origin", F.struct(*origins)), remember, taken.parsed)
+        return Taken(lambda: taken.rows().withColumn("_origin", F.struct(*origins)), remember)
 
     def check_repeated(self, reading: Reading, query_batch: int) -> None:
         """As the source that is read now."""

@@ -2,6 +2,9 @@
 
 from streaming.spark import java
 from streaming.spark.analysis import Analysis
+from streaming.spark.arrow_expressions import arrow_expressions
+from streaming.spark.arrow_rows import Rows
+from streaming.spark.arrow_tree import ArrowExpression, Unproven
 from streaming.spark.checkpoint import (
     TakenFile,
     check_checkpoint,
@@ -21,7 +24,7 @@ from streaming.spark.checkpoint import (
 )
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.exact_json import as_json, exact_json
-from streaming.spark.files import FileInfo, exists, is_visible, ordered, size_of, visible_files
+from streaming.spark.files import FileInfo, exists, file_at, is_visible, ordered, visible_files
 from streaming.spark.guard import (
     computed_or,
     failure_of,

@@ -55,10 +55,13 @@ def exists(spark: SparkSession, location: str) -> bool:
     return bool(file_system.exists(path))
 
 
-def size_of(spark: SparkSession, location: str) -> int | None:
-    """The bytes of the file at `location`; None where there is none."""
+def file_at(spark: SparkSession, location: str) -> FileInfo | None:
+    """The file at `location`, by that path; None where there is none."""
     file_system, path = _resolve(spark, location)
-    return int(file_system.getFileStatus(path).getLen()) if file_system.exists(path) else None
+    if not file_system.exists(path):
+        return None
+    status = file_system.getFileStatus(path)
+    return FileInfo(location, int(status.getLen()), int(status.getModificationTime()))
 
 
 def is_visible(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
 from streaming.tables import delta, history, s3, storage
-from streaming.tables.data_files import TaskFile, TaskFiles, read_files
+from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
 from streaming.tables.delta import attempts, nullable
 from streaming.tables.file_index import FileIndex
 from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of

@@ -29,6 +29,12 @@ NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 MOST_FILES = 1_000
 """A table with more files than this is left to Spark's own reader."""
 
+_GROUP_BYTES = 32 * 2**20
+"""Bytes of rows that are written together; groups of few rows are larger in all, and slower to read."""
+_MOST_BYTES = 4 * _GROUP_BYTES
+"""Bytes of rows of all days that a task keeps."""
+_MOST_OPEN = 50
+
 _DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
 
 
@@ -115,7 +121,7 @@ def _bound(value: Any, *, round_up: bool) -> Any:
 class TaskFile:
     """A file that is written and not committed: its path in the table, what it holds, and its statistics as JSON.
 
-    `day` is the partition, null where the table has none.
+    `day` is the partition, null where the table has none, or of rows without a day.
     """
 
     path: str
@@ -129,7 +135,7 @@ class TaskFile:
         return AddAction(
             path=self.path,
             size=self.size,
-            partition_values={} if self.day is None else {DAY: self.day},
+            partition_values={DAY: self.day} if f"{DAY}=" in self.path else {},
             modification_time=int(time.time() * 1000),
             data_change=True,
             stats=self.statistics,
@@ -143,49 +149,86 @@ class TaskFiles:
     twice, are in no table, and VACUUM takes them.
 
     `columns` are those of the table without the day; `statistics` names those whose bounds are kept, `diverse` those
-    whose values hardly repeat, so that no time goes into a dictionary of them.
+    whose values hardly repeat, so that no time goes into a dictionary of them. `dated`: rows without a day are in a
+    partition of their own. Few rows are kept in memory, and few files open: of very many days one may have several.
     """
 
     def __init__(
-        self, uri: str, columns: pa.Schema, statistics: Sequence[str] = (), diverse: Sequence[str] = ()
+        self,
+        uri: str,
+        columns: pa.Schema,
+        statistics: Sequence[str] = (),
+        diverse: Sequence[str] = (),
+        *,
+        dated: bool = False,
     ) -> None:
         self._columns = columns
+        self._dated = dated
         self._statistics = statistics
         self._with_dictionary: bool | list[str] = not diverse or [name for name in columns.names if name not in diverse]
         self._storage, self._table = resolve(uri)
         # A folder of this attempt: whoever writes the same again writes elsewhere.
         self._folder = f"data/{uuid.uuid4().hex}"
-        self._writers: dict[date | None, pq.ParquetWriter] = {}
+        self._waiting: dict[date | None, list[pa.RecordBatch]] = {}
+        self._bytes: dict[date | None, int] = {}
+        self._open: dict[date | None, tuple[str, pq.ParquetWriter]] = {}
+        self._written: list[TaskFile] = []
 
     def write(self, rows: pa.RecordBatch, day: date | None = None) -> None:
         """Add rows, all of one day."""
-        if day not in self._writers:
-            path = f"{self._table}/{self._path(day)}"
-            make_folder(self._storage, path.rpartition("/")[0])
-            self._writers[day] = pq.ParquetWriter(
-                path,
+        if not rows.num_rows:
+            return
+        self._waiting.setdefault(day, []).append(rows)
+        self._bytes[day] = self._bytes.get(day, 0) + rows.nbytes
+        if self._bytes[day] >= _GROUP_BYTES:
+            self._write_group(day)
+        elif sum(self._bytes.values()) >= _MOST_BYTES:
+            self._write_group(max(self._bytes, key=self._bytes.__getitem__))
+
+    def close(self) -> list[TaskFile]:
+        """End the files; returns them."""
+        for day in [*self._waiting]:
+            self._write_group(day)
+            self._end(day)
+        for day in [*self._open]:
+            self._end(day)
+        return self._written
+
+    def _write_group(self, day: date | None) -> None:
+        rows = pa.Table.from_batches(self._waiting.pop(day), self._columns)
+        del self._bytes[day]
+        if day not in self._open:
+            if len(self._open) >= _MOST_OPEN:
+                self._end(next(iter(self._open)))
+            path = self._path(day)
+            make_folder(self._storage, f"{self._table}/{path}".rpartition("/")[0])
+            writer = pq.ParquetWriter(
+                f"{self._table}/{path}",
                 self._columns,
                 filesystem=self._storage,
                 compression="snappy",
                 use_dictionary=self._with_dictionary,
+                write_page_index=True,
             )
-        self._writers[day].write_batch(rows)
+            self._open[day] = path, writer
+        self._open[day][1].write_table(rows, rows.num_rows)
 
-    def close(self) -> list[TaskFile]:
-        """End the files; returns them."""
-        return [self._closed(day, writer) for day, writer in self._writers.items()]
-
-    def _closed(self, day: date | None, writer: pq.ParquetWriter) -> TaskFile:
+    def _end(self, day: date | None) -> None:
+        if day not in self._open:
+            return
+        path, writer = self._open.pop(day)
         writer.close()
-        path = self._path(day)
         with self._storage.open_input_file(f"{self._table}/{path}") as handle:
             size, footer = handle.size(), pq.ParquetFile(handle).metadata
         statistics = json.dumps(file_statistics(footer, self._statistics))
-        return TaskFile(path, size, footer.num_rows, None if day is None else day.isoformat(), statistics)
+        self._written.append(
+            TaskFile(path, size, footer.num_rows, None if day is None else day.isoformat(), statistics)
+        )
 
     def _path(self, day: date | None) -> str:
-        partition = "" if day is None else f"{DAY}={day.isoformat()}/"
-        return f"{self._folder}/{partition}rows.parquet"
+        undated = f"{DAY}={NO_DAY}/" if self._dated else ""
+        partition = undated if day is None else f"{DAY}={day.isoformat()}/"
+        return f"{self._folder}/{partition}rows-{uuid.uuid4().hex[:8]}.parquet"
 
 
 def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame | None:
@@ -214,9 +257,21 @@ def read_files(
     saves, and without literals in the filter finds nothing.
     """
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    return read_paths(spark, uri, schema, table.metadata().partition_columns, paths, skip_pages=skip_pages)
+
+
+def read_paths(
+    spark: SparkSession,
+    uri: str,
+    schema: StructType,
+    partitioned: Sequence[str],
+    paths: Sequence[str],
+    *,
+    skip_pages: bool = True,
+) -> DataFrame:
+    """As `read_files`, of files that need be in no commit, with the columns of `schema`."""
     if not paths:
         return spark.createDataFrame([], schema)
-    partitioned = table.metadata().partition_columns
     stored = StructType([field for field in schema.fields if field.name not in partitioned])
     rows = (
         spark.read.schema(stored)

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError
 from streaming.tables import s3, storage
-from streaming.tables.data_files import TaskFile, added_files, read_listed
+from streaming.tables.data_files import TaskFile, added_files, read_listed, read_paths
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
 
@@ -238,16 +238,24 @@ class Staged:
 
     uri: str
     rows: int
+    schema: StructType
     _table: DeltaTable
-    _frame: DataFrame
-    _folder: str
     _actions: Sequence[AddAction | RemoveAction]
-    _replaces: Sequence[tuple[str, str, Any]] | None
+    _replaces: Sequence[tuple[str, str, Any]] | None = None
     """Partition filters of the rows that the staged ones replace: none for all, with their columns; None for no row."""
 
-    def read(self) -> DataFrame:
-        """The rows as they were written; where there are any, that costs less than to compute or to keep them."""
-        return self._frame.sparkSession.read.schema(self._frame.schema).parquet(f"{self.uri}/{self._folder}")
+    @property
+    def paths(self) -> list[str]:
+        """The files, by their paths in the table."""
+        return [each.path for each in self._actions]
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The rows as they were written, which costs less than to compute or to keep them."""
+        return read_paths(spark, self.uri, self.schema, partition_of(self.schema.names), self.paths)
+
+    def with_rows_of(self, other: Staged) -> Staged:
+        """These rows and those of another one beside the same table, for one commit."""
+        return replace(self, rows=self.rows + other.rows, _actions=[*self._actions, *other._actions])
 
     def commit(
         self,
@@ -265,7 +273,7 @@ class Staged:
         Raises:
             LogError: a column has another type than in the table.
         """
-        table, schema = self._table, self._frame.schema
+        table, schema = self._table, self.schema
         mark = Mark(table.version())
         properties = commit_properties(says, numbers or {}, mark, txn)
         whole = self._replaces == ()
@@ -321,7 +329,12 @@ def stage(
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
     frame.write.partitionBy(*partition_of(frame.columns)).options(**encoding).parquet(f"{uri}/{folder}")
     actions, rows = added_files(table, folder, statistics)
-    return Staged(uri, rows, table, frame, folder, actions, replaces)
+    return Staged(uri, rows, nullable(frame.schema), table, actions, replaces)
+
+
+def staged_files(uri: str, table: DeltaTable, schema: StructType, files: Sequence[TaskFile]) -> Staged:
+    """Files that tasks have written beside an open table, with the columns of `schema`, for a commit to take."""
+    return Staged(uri, sum(file.rows for file in files), schema, table, [file.action() for file in files])
 
 
 def commit_files(
@@ -511,12 +524,12 @@ def create(
     append_only: bool,
     description: str,
     properties: Mapping[str, str] | None = None,
-) -> None:
-    """Create the table at `uri`, empty, if it is not there yet; `properties` are its own.
+) -> DeltaTable:
+    """The table at `uri`, created empty if it is not there yet; `properties` are its own.
 
     It is partitioned by `_day` where `schema` has that column.
     """
-    opened_or_created(
+    return opened_or_created(
         uri,
         Schema.from_json(nullable(schema).json()),
         description=description,

@@ -101,6 +101,10 @@ class Tumbling(AtMostOneWindow, Periodic):
         start = self._start(event_time)
         return F.array(window_of_micros(start, start + micros(self.size)))
 
+    def has_no_window(self, event_time: Column) -> Column:
+        """Never."""
+        return F.lit(False)
+
 
 @dataclass(frozen=True)
 class Sliding(Periodic):

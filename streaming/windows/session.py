@@ -77,6 +77,10 @@ class SessionWindow(AtMostOneWindow):
         own = F.array(window_of(event_time, end))
         return F.filter(own, lambda window: window["end"] > window["start"])
 
+    def has_no_window(self, event_time: Column) -> Column:
+        """True where the row's own gap is none."""
+        return super().has_no_window(event_time) if self.gap is None else F.lit(False)
+
     def rows_for_day(self, day: date) -> Column:
         """A session of the day may last for ever; one that began before is recognized by the row before midnight."""
         return F.col("_day").isNotNull() if self.reach is None else rows_around(day, self.reach, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
@@ -101,7 +101,7 @@ def take_batch(
     duplicates = {partition: within(held[partition], bounds) for partition, bounds in plan.items()}
     lost = _lost(source, client, reading, plan, held)
 
-    def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
+    def remember(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Memory:
         if _ids(plan, source.topics_there()) != ids:
             raise SourceError(
                 f"a topic of {source.location(reading.lake)} was created again while a batch of it was read; the batch "
@@ -122,8 +122,8 @@ def take_batch(
     if any(offset is not None and offset < plan[partition][1] for partition, offset in beyond.items()):
         # Such a row may come before the batch, and hide one that is in it.
         direct = read_directly(rows.sparkSession, source.servers, source.client_options, source.headers, plan)
-        return Taken(_located(direct, ids, duplicates), remember, parsed=False)
-    return Taken(_located(rows, ids, duplicates), remember)
+        return Taken(lambda: _located(direct, ids, duplicates), remember)
+    return Taken(lambda: _located(rows, ids, duplicates), remember)
 
 
 def _ids(plan: Plan, there: Mapping[str, Topic]) -> dict[str, str]:
@@ -197,7 +197,10 @@ def _after(
 
 
 def _count_gaps(
-    written: DataFrame, expected: Mapping[Partition, Ranges], counts: Mapping[str, int], client: KafkaClient
+    written: Callable[[], DataFrame],
+    expected: Mapping[Partition, Ranges],
+    counts: Mapping[str, int],
+    client: KafkaClient,
 ) -> dict[Partition, int]:
     """Offsets of each partition that should have brought a row and did not, in a batch that is `written`.
 
@@ -228,13 +231,13 @@ def missing_runs(offsets: NDArray[np.int64], expected: Ranges) -> list[tuple[int
     return runs
 
 
-def _offsets(written: DataFrame, partitions: list[Partition]) -> dict[Partition, NDArray[np.int64]]:
+def _offsets(written: Callable[[], DataFrame], partitions: list[Partition]) -> dict[Partition, NDArray[np.int64]]:
     if not partitions:
         return {}
     names = [name_of(partition) for partition in partitions]
     origin = F.col("_origin")
     name = F.concat_ws("-", origin["topic"], origin["partition"]).alias("name")
-    table = written.select(name, origin["offset"].alias("offset")).where(F.col("name").isin(names)).toArrow()
+    table = written().select(name, origin["offset"].alias("offset")).where(F.col("name").isin(names)).toArrow()
     row_names, offsets = table["name"].to_numpy(), table["offset"].to_numpy()
     return {partition: offsets[row_names == name_of(partition)] for partition in partitions}
 

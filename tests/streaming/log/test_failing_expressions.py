@@ -116,7 +116,7 @@ def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(spa
             "_origin", F.lit(None).cast(origin_type(moved.source))
         )
         judged = RowValidator(moved)(moved.format.parse(raw), NOW)
-        return append_validated(judged, lake, moved, head, NOW, counts, None)
+        return append_validated(judged, lake, moved, head, NOW, counts)
 
     first = appended(None, {"id": "first", "at": "2026-01-01T10:00:00Z", "a": 2, "b": 1, "code": "1"})
     assert first.after.watermark is not None

@@ -55,7 +55,7 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
     def zombie(raw: DataFrame, batch: int) -> None:
         ingest = Ingest(spark, lake, STREAM, {}, lambda: NOW)
         try:
-            ingest(STREAM.format.parse(raw), batch, log.head(lake, STREAM))
+            ingest(raw, batch, log.head(lake, STREAM))
         except FencedError as error:
             outcome.append(error)
 

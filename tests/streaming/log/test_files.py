@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Stream
 from streaming.log import read as log_reads
-from streaming.tables import TaskFiles, delta
+from streaming.tables import TaskFiles, data_files, delta
 from tests.support.instants import at
 
 readings = Stream(
@@ -25,8 +25,9 @@ DAY = at(0).date()
 
 
 @pytest.fixture
-def log(spark: SparkSession, lake: Lake) -> log_reads.LogFiles:
+def log(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> log_reads.LogFiles:
     """A log of one file, with a row in each second of a while and one row from long before."""
+    monkeypatch.setattr(data_files, "_GROUP_BYTES", 1)
     uri = lake.log(readings)
     rows = spark.createDataFrame([], "at timestamp, n bigint, _batch bigint, _day date")
     delta.create(uri, rows.schema, append_only=True, description="readings")

@@ -66,7 +66,7 @@ def test_the_twenty_most_frequent_fields_are_named_and_the_others_counted_togeth
     sets = [Row(names=None, number=7), Row(names="a\x1fb", number=3), Row(names="b", number=2)]
     assert count_unknown(sets) == {"b": 5, "a": 3}
     many = [Row(names=f"field_{number:02}", number=1 + number) for number in range(25)]
-    counted = count_unknown(many)
+    counted = add_unknown([count_unknown(many)])
     assert list(counted.items())[:2] == [("field_24", 25), ("field_23", 24)]
     assert (len(counted), counted["..."], sum(counted.values())) == (21, 1 + 2 + 3 + 4 + 5, 25 * 26 // 2)
     assert add_unknown([counted, {"field_00": 30, "...": 1}])["field_00"] == 30

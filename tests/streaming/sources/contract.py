@@ -167,14 +167,15 @@ class Reader:
 
         def take(rows: DataFrame, number: int) -> None:
             taken = self._source.take(self._spark, self.reading, number, rows)
-            located = taken.rows.select(F.col("_raw").cast("binary"), "_origin", partition)
+            located = taken.rows().select(F.col("_raw").cast("binary"), "_origin", partition)
             # Heartbeats are written with the declared type, into the same table.
             assert located.schema["_origin"].dataType.simpleString() == self._origin_type
             kept = located.collect()
+            assert not taken.parts or _read(taken) == sorted(map(_without_position, located.toArrow().to_pylist()))
             rows_by_number[number] = [(bytes(row["_raw"]), row["_origin"].asDict()) for row in kept]
             if dies:
                 raise RuntimeError("the process dies")
-            self.memory = taken.remember(located, Counter(row["partition"] for row in kept))
+            self.memory = taken.remember(lambda: located, Counter(row["partition"] for row in kept))
 
         query = (
             self._source.read(self._spark, self.reading)
@@ -185,3 +186,15 @@ class Reader:
         )
         query.awaitTermination()
         return rows_by_number
+
+
+def _read(taken: Taken) -> list[str]:
+    """The payloads that Python workers read of a batch, with their origins."""
+    batches = (batch for group in taken.parts for part in group for batch in part.batches())
+    return sorted(_without_position(row) for batch in batches for row in batch.to_pylist())
+
+
+def _without_position(row: dict[str, Any]) -> str:
+    """A row as text, but for its place in the batch, which nobody else has."""
+    told = {name: value for name, value in row["_origin"].items() if name != "position"}
+    return f"{row['_raw']!r} {sorted(told.items())}"

@@ -21,7 +21,7 @@ from streaming import CsvRecords, Files, Pipeline, drain
 from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
 from streaming.log import read_batches, read_log
-from streaming.sources import Source, files
+from streaming.sources import Source, file_lines, files
 from streaming.spark import planned
 from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
 from tests.support.crash import Point, armed
@@ -65,7 +65,8 @@ class TestFilesByContent(SourceContract):
 def test_one_task_takes_a_batch_of_small_files_and_writes_one_file(
     bytes_of_one_task: int, files_of_the_log: int, spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_OF_ONE_TASK", bytes_of_one_task)
+    for module in (files, file_lines):
+        monkeypatch.setattr(module, "OF_ONE_TASK", bytes_of_one_task)
     stream = replace(late_counts.readings, source=Files("landing", files_per_batch=2))
     for reading in ("a@1", "b@2"):
         land(Path(stream.source.location(lake)), readings(reading))

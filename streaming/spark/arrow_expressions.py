@@ -37,7 +37,7 @@ _ESCAPED = re.compile(r" ESCAPE |\.\.\. \d+ more fields")
 def arrow_expressions(frame: DataFrame) -> dict[str, ArrowExpression | Unproven]:
     """The columns of a frame over the columns of its input, from which it does nothing but select.
 
-    Those that are `Unproven` are left to Spark.
+    Those that are `Unproven` are left to Spark, which are all where a column needs more than its own row.
     """
     conf = frame.sparkSession.conf
     if conf.get("spark.sql.session.timeZone") != "UTC":
@@ -56,9 +56,12 @@ def arrow_expressions(frame: DataFrame) -> dict[str, ArrowExpression | Unproven]
         plan = getattr(optimizer, _FOLDING).apply(plan)
     except PySparkException:
         # A constant cannot be computed; Spark fails where a row asks for it.
-        if len(frame.columns) > 1:
-            return {name: arrow_expressions(frame.select(F.col(_quoted(name))))[name] for name in frame.columns}
-    return _Plan(plan).expressions(changing)
+        names = [F.col(_quoted(name)) for name in frame.columns]
+        if len(names) > 1:
+            half = len(names) // 2
+            first, second = frame.select(*names[:half]), frame.select(*names[half:])
+            return {**arrow_expressions(first), **arrow_expressions(second)}
+    return _Plan(plan).expressions(frame.columns, changing)
 
 
 def _quoted(name: str) -> str:
@@ -88,12 +91,12 @@ class _Plan:
                     changing.add(_id(trees[0]))
         return changing
 
-    def expressions(self, changing: set[int]) -> dict[str, ArrowExpression | Unproven]:
-        """Each column of the last selection, by name."""
+    def expressions(self, columns: Sequence[str], changing: set[int]) -> dict[str, ArrowExpression | Unproven]:
+        """Each of the columns of the last selection, by name."""
         *above, leaf = self._nodes
-        strange = [kind_of(node) for node in above if kind_of(node) not in ("Project", "SubqueryAlias")]
-        if strange or "output" not in leaf:
-            raise ValueError(f"a frame that selects from its input has no {(strange or [kind_of(leaf)])[0]}")
+        others = [kind_of(node) for node in above if kind_of(node) not in ("Project", "SubqueryAlias")]
+        if others or "output" not in leaf:
+            return dict.fromkeys(columns, Unproven(f"the step {(others or [kind_of(leaf)])[0]} runs in Spark"))
         translation = _Translation()
         named = translation.columns([attribute for (attribute,) in leaf["output"]])
         for depth, selected in self._selections():
@@ -178,7 +181,7 @@ class _Translation:
         return self._shared(translated(node, arguments))
 
     def _shared(self, expression: ArrowExpression) -> ArrowExpression:
-        """The equal expression that was made first, whose depth is known."""
+        """An equal expression, the one that was made first; its depth is known."""
         if id(expression) in self._depths:
             return expression
         arguments = tuple(self._shared(each) for each in expression.arguments)

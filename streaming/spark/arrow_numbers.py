@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -33,6 +34,10 @@ _SAFE_PRODUCT = 9.2e18
 """A little less than what a long holds, as products are looked at as doubles."""
 _ROUNDED = float(2**50)
 _NEAR_A_TIE = 1e-4
+_LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e7
+"""Between these Java writes numbers without an exponent."""
+_FEW_CHARACTERS = 14
+"""Java does not write every number of more digits as short as can be."""
 
 
 def on_numbers(compute: Callable[..., Computed]) -> Function:
@@ -127,11 +132,14 @@ def equal_or_both_null(expression: ArrowExpression, arguments: list[Value], numb
 def is_in(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
     """`in` of literals, which are the options: null where there is no equal one, but a null."""
     data = array_of(arguments[0], number)
-    among, has_null = expression.options
+    among, has_null, has_nan = expression.options
     if _is_floating(data):
         # Zero has one sign only when numbers are compared.
         data = pc.add(data, pa.scalar(0.0, data.type))
     found = pc.is_in(data, value_set=among, skip_nulls=True)
+    if has_nan:
+        # Arrow finds only one of the many forms of NaN.
+        found = pc.or_(found, pc.coalesce(pc.is_nan(data), pa.scalar(False)))
     if has_null:
         found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
     elif data.null_count:
@@ -165,6 +173,11 @@ def _second_if(left: Value, right: Value, decided_by: str, number: int) -> Mask 
     first = array_of(left, number)
     decides = rows_where(first if decided_by == "true" else pc.invert(first))
     return union((left.doubt, some(right.doubt & ~decides)))
+
+
+def _in_any_turn(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """The first argument, a condition of the others; all their doubts are its own, whichever decides."""
+    return Value(arguments[0].data, doubt_of(arguments))
 
 
 def _not(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
@@ -355,10 +368,25 @@ def _rounded(expression: ArrowExpression, values: np.ndarray) -> Computed:
         whole = np.floor(scaled)
         part = scaled - whole
         result = np.where(part >= 0.5, whole + 1, whole) / 10.0**places
-        bad = (scaled >= 2.0**36) | (np.abs(part - 0.5) < _NEAR_A_TIE)
+        near = np.flatnonzero(np.abs(part - 0.5) < _NEAR_A_TIE)
+        bad = scaled >= 2.0**36
+        exact, known = _rounded_exactly(size[near], places)
+        result[near] = exact
+        bad[near] |= ~known
     finite = np.isfinite(values)
     # There is no negative zero among decimal numbers.
     return np.where(finite, np.copysign(result, values) + 0.0, values), bad & finite
+
+
+def _rounded_exactly(sizes: np.ndarray, places: int) -> tuple[np.ndarray, Mask]:
+    """Numbers rounded one by one as decimal numbers, and which of them have few enough digits to be sure of them."""
+    unit = Decimal(1).scaleb(-places)
+    exact, known = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=bool)
+    for place, size in enumerate(sizes.tolist()):
+        if _LEAST_PLAIN <= size < _MOST_PLAIN and len(repr(size)) <= _FEW_CHARACTERS:
+            exact[place] = float(Decimal(repr(size)).quantize(unit, ROUND_HALF_UP))
+            known[place] = True
+    return exact, known
 
 
 def _bitwise(operation: Callable[..., np.ndarray]) -> Function:
@@ -402,6 +430,7 @@ FUNCTIONS: dict[str, Function] = {
     "is_in": is_in,
     "and": _and,
     "or": _or,
+    "in_any_turn": _in_any_turn,
     "not": _not,
     "is_null": _is_null,
     "is_not_null": _is_not_null,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,11 +26,11 @@ _WHOLE = ("byte", "short", "integer", "long")
 _FLOATING = ("float", "double")
 _NUMBERS = (*_WHOLE, *_FLOATING)
 _INSTANTS = ("timestamp", "timestamp_ntz")
-_ORDERED = ("boolean", *_NUMBERS, "string", "binary", "date", *_INSTANTS, "interval")
+_ORDERED = ("boolean", *_NUMBERS, "string", "binary", "date", *_INSTANTS, "days")
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _MOST_PLACES = 9
 """Decimal places to which doubles are rounded."""
-_ANY_ORDER = "in_any_order"
+_ANY_ORDER, _ANY_TURN = "in_any_order", "in_any_turn"
 _SECOND = 1_000_000
 _VOID = "void"
 """The type of a null of which nothing else is known."""
@@ -45,8 +47,8 @@ def name_of(type_: Any) -> str:
     if isinstance(type_, dict):
         return json.dumps(type_)
     name = str(type_)
-    if name.startswith("interval"):
-        return "months" if "year" in name or "month" in name else "interval"
+    if name.startswith("interval "):
+        return "months" if "year" in name or "month" in name else "days"
     return name
 
 
@@ -140,7 +142,7 @@ def _scalar(type_: str, text: str, arrow: Any) -> pa.Scalar:
             text = text.replace("T", " ")
             _require(_TIMESTAMP.fullmatch(text) is not None, "a timestamp outside of the years 1 to 9999")
             return pa.scalar(int(np.datetime64(text, "us").astype(np.int64)), pa.int64()).cast(arrow)
-        case "interval":
+        case "days":
             return pa.scalar(int(text), pa.int64()).cast(arrow)
     _require(decimal_type(type_) is not None, f"a literal of {type_}")
     return pa.array([text], pa.string()).cast(arrow)[0]
@@ -216,13 +218,57 @@ def _in(node: Node, arguments: Arguments) -> ArrowExpression:
     scalars = [each.options[0] for each in among]
     valid = [scalar for scalar in scalars if scalar.is_valid]
     arrow = arrow_type(type_)
-    return ArrowExpression(
-        "is_in", "boolean", _typed([value], type_), (value_set(valid, arrow), len(valid) < len(scalars))
-    )
+    numbers = [scalar for scalar in valid if not _is_nan(scalar)]
+    options = value_set(numbers, arrow), len(valid) < len(scalars), len(numbers) < len(valid)
+    return ArrowExpression("is_in", "boolean", _typed([value], type_), options)
+
+
+def _is_nan(scalar: pa.Scalar) -> bool:
+    return pa.types.is_floating(scalar.type) and isnan(scalar.as_py())
 
 
 def _booleans(operation: str) -> Rule:
     return lambda node, arguments: ArrowExpression(operation, "boolean", tuple(arguments))
+
+
+def _connected(operation: str) -> Rule:
+    """A condition of others, of which Spark computes those first that two branches have in common."""
+
+    def rule(node: Node, arguments: Arguments) -> ArrowExpression:
+        return _in_any_turn(operation, arguments)
+
+    return rule
+
+
+def _in_any_turn(operation: str, arguments: Arguments) -> ArrowExpression:
+    plain = (each.arguments[0] if each.operation == _ANY_TURN else each for each in arguments)
+    result = ArrowExpression(operation, "boolean", tuple(plain))
+    parts, connections = _parts(result)
+    times = Counter(map(_likeness, parts))
+    common = [part for part in parts if times[_likeness(part)] > 1]
+    if len(connections) < 2 or not common:
+        return result
+    return ArrowExpression(_ANY_TURN, "boolean", (result, *common))
+
+
+def _parts(condition: ArrowExpression) -> tuple[list[ArrowExpression], set[str]]:
+    """The conditions that are connected, and how they are."""
+    parts, connections, waiting = list[ArrowExpression](), set[str](), [condition]
+    while waiting:
+        each = waiting.pop()
+        # Spark makes some choices connections of the other kinds.
+        if each.operation in ("and", "or", "not", "case_when") and each.type == "boolean":
+            connections.add(each.operation)
+            waiting += each.arguments
+        else:
+            parts.append(each)
+    return parts, connections
+
+
+def _likeness(condition: ArrowExpression) -> tuple[str, frozenset[str]]:
+    """Something that is equal for conditions that Spark may find to be the same, or the opposite."""
+    is_order = condition.operation in ("less", "less_equal", "greater", "greater_equal")
+    return "order" if is_order else condition.operation, condition.reads
 
 
 def _nan(node: Node, arguments: Arguments) -> ArrowExpression:
@@ -243,6 +289,8 @@ def _case(node: Node, arguments: Arguments) -> ArrowExpression:
     values = _typed([*pairs[1::2], *others], type_)
     conditions = _typed(pairs[::2], "boolean")
     branches = (part for branch in zip(conditions, values, strict=False) for part in branch)
+    if type_ == "boolean":
+        return _in_any_turn("case_when", (*branches, values[-1]))
     return ArrowExpression("case_when", type_, (*branches, values[-1]))
 
 
@@ -325,8 +373,15 @@ def _cast(node: Node, arguments: Arguments) -> ArrowExpression:
 
 def _was_whole(value: ArrowExpression) -> bool:
     """True if any part of a value is a float that is cast from a type of more digits."""
-    is_cast = value.operation == "cast_number" and value.type == "float"
-    return (is_cast and value.arguments[0].type in ("integer", "long")) or any(map(_was_whole, value.arguments))
+    seen, waiting = set[int](), [value]
+    while waiting:
+        part = waiting.pop()
+        if part.operation == "cast_number" and part.type == "float" and part.arguments[0].type in ("integer", "long"):
+            return True
+        if id(part) not in seen:
+            seen.add(id(part))
+            waiting += part.arguments
+    return False
 
 
 def _cast_by(from_: str, to: str) -> tuple[str, tuple[Any, ...]]:
@@ -483,7 +538,7 @@ def _date_difference(node: Node, arguments: Arguments) -> ArrowExpression:
 def _add_interval(node: Node, arguments: Arguments) -> ArrowExpression:
     time, interval = arguments
     _require_types([time], _INSTANTS, "a sum")
-    operation = {"interval": "add_microseconds", "months": "add_months_to_timestamp"}.get(interval.type)
+    operation = {"days": "add_microseconds", "months": "add_months_to_timestamp"}.get(interval.type)
     _require(operation is not None, f"a sum with {_words(interval.type)}")
     return ArrowExpression(str(operation), time.type, tuple(arguments))
 
@@ -491,13 +546,13 @@ def _add_interval(node: Node, arguments: Arguments) -> ArrowExpression:
 def _timestamp_difference(node: Node, arguments: Arguments) -> ArrowExpression:
     _require_types(arguments, _INSTANTS, "a difference")
     _require(node["legacyInterval"] is False, "an interval of an earlier kind")
-    return ArrowExpression("between_timestamps", "interval", tuple(arguments))
+    return ArrowExpression("between_timestamps", "days", tuple(arguments))
 
 
 def _difference_of_dates(node: Node, arguments: Arguments) -> ArrowExpression:
     _require_types(arguments, ("date",), "a difference")
     _require(node["legacyInterval"] is False, "an interval of an earlier kind")
-    return ArrowExpression("between_dates", "interval", tuple(arguments))
+    return ArrowExpression("between_dates", "days", tuple(arguments))
 
 
 # Texts.
@@ -586,9 +641,9 @@ _RULES: dict[str, Rule] = {
     "GreaterThan": _comparison("greater"),
     "GreaterThanOrEqual": _comparison("greater_equal"),
     "In": _in,
-    "And": _booleans("and"),
-    "Or": _booleans("or"),
-    "Not": _booleans("not"),
+    "And": _connected("and"),
+    "Or": _connected("or"),
+    "Not": _connected("not"),
     "IsNull": _booleans("is_null"),
     "IsNotNull": _booleans("is_not_null"),
     "IsNaN": _nan,

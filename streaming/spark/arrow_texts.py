@@ -23,7 +23,6 @@ _NUMBER_TEXTS = {
     "double": r"\A-?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?\z",
 }
 _TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
-_LINE_ENDS = r"[\n\r\x{85}\x{2028}\x{2029}]"
 
 
 def _of_text(compute: Callable[..., Any]) -> Function:
@@ -36,7 +35,7 @@ def _of_text(compute: Callable[..., Any]) -> Function:
 
 
 def _of_ascii(compute: Callable[..., Any]) -> Function:
-    """As for any, of a function for which other texts than those of ASCII are doubtful."""
+    """A function of one text, for which others than those of ASCII are doubtful."""
 
     def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
         data = array_of(arguments[0], number)

@@ -19,6 +19,8 @@ _MOST_DAYS = 100_000_000
 """From 1970; a little less than timestamps hold."""
 _LEAST_MICROSECONDS = -9_200_000_000_000_000_000
 """The start of what holds an earlier time might be before the first timestamp."""
+_FIRST_DAY_CUT = -(2**31) + 400
+"""Before it there may be no start of a week or a year."""
 _FIRST_WRITTEN = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 _LAST_WRITTEN = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 _UNITS = {"HOUR": 3600 * _SECOND, "MINUTE": 60 * _SECOND, "SECOND": _SECOND, "MILLISECOND": 1000, "MICROSECOND": 1}
@@ -30,7 +32,6 @@ TIMES_CUT = {
 _DATE_TEXT = r"\d{4}-\d{2}-\d{2}"
 _TIME_TEXT = r"\d{2}:\d{2}:\d{2}"
 _OFFSET = r"[+-]\d{2}:\d{2}"
-_PARTS_WRITTEN = {"yyyy": 4, "MM": 2, "dd": 2, "HH": 2, "mm": 2, "ss": 2}
 _FORMAT = re.compile(r"yyyy|MM|dd|HH|mm|ss|'[^']+'|[-/:., ]")
 
 
@@ -146,8 +147,8 @@ def _cut_days(unit: str, days: np.ndarray) -> np.ndarray:
 
 
 def _cut_date(expression: ArrowExpression, days: np.ndarray) -> Computed:
-    cut = _cut_days(expression.options[0], days.astype(np.int64))
-    return cut, _not_in(cut, "integer")
+    # Spark looks for a Monday from the week before on, of which the first days have none.
+    return _cut_days(expression.options[0], days.astype(np.int64)), days < _FIRST_DAY_CUT
 
 
 def _cut_timestamp(expression: ArrowExpression, microseconds: np.ndarray) -> Computed:
@@ -213,7 +214,7 @@ def _texts_of(days: np.ndarray, in_day: np.ndarray, parts: tuple[str, ...], vali
     within = np.clip(days, _FIRST_WRITTEN, _LAST_WRITTEN)
     months = _months(within)
     seconds = in_day // _SECOND
-    columns = {
+    numbers_of = {
         "yyyy": months // 12 + 1970,
         "MM": months % 12 + 1,
         "dd": within - _first_of(months) + 1,
@@ -224,15 +225,19 @@ def _texts_of(days: np.ndarray, in_day: np.ndarray, parts: tuple[str, ...], vali
     }
     characters: list[np.ndarray] = []
     for part in parts:
-        if part in columns:
-            powers = 10 ** np.arange(len(part) - 1, -1, -1, dtype=np.int64)
-            characters.append(columns[part][:, None] // powers % 10 + ord("0"))
-        else:
-            characters.append(np.broadcast_to(np.frombuffer(part.encode(), np.uint8), (len(days), len(part.encode()))))
-    text = np.concatenate([each.astype(np.uint8) for each in characters], axis=1)
+        if part not in numbers_of:
+            characters += [np.full(len(days), character, np.uint8) for character in part.encode()]
+            continue
+        # Numbers of half the width are divided in a third of the time.
+        rest, digits = numbers_of[part].astype(np.int32), []
+        for _ in part:
+            rest, digit = rest // 10, rest % 10
+            digits.append((digit + ord("0")).astype(np.uint8))
+        characters += digits[::-1]
+    text = np.stack(characters, axis=1)
     offsets = np.arange(len(days) + 1, dtype=np.int32) * text.shape[1]
     bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text))]
+    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(days), buffers)
 
 
@@ -297,11 +302,11 @@ def _microseconds(texts: pa.Array) -> Computed:
     elsewhere = pc.match_substring_regex(texts, rf":\d\d(\.\d+)?{_OFFSET}\z")
     if pc.any(elsewhere).as_py():
         tails = _digits(pc.if_else(elsewhere, pc.utf8_slice_codeunits(texts, -6, None), "+00:00"), 6)
-        ahead = (tails[:, 1] * 10 + tails[:, 2]) * 60 + tails[:, 4] * 10 + tails[:, 5]
-        # The code of a plus is less than that of a minus.
-        offset = np.where(tails[:, 0] == ord("+") - ord("0"), ahead, -ahead)
+        sign, *figures = tails.astype(np.int64)
+        ahead = (figures[0] * 10 + figures[1]) * 60 + figures[3] * 10 + figures[4]
+        offset = np.where(sign == (ord("+") - ord("0")) % 256, ahead, -ahead)
         texts = pc.if_else(elsewhere, pc.utf8_slice_codeunits(texts, 0, -6), texts)
-        good_offset = (tails[:, 4] <= 5) & (ahead <= 18 * 60)
+        good_offset = (figures[3] <= 5) & (ahead <= 18 * 60)
     else:
         good_offset = np.ones(len(texts), bool)
     lengths = pc.binary_length(texts).to_numpy()
@@ -311,8 +316,10 @@ def _microseconds(texts: pa.Array) -> Computed:
     digits = _digits(pc.utf8_rpad(texts, 26, "0"), 26)
 
     def number(start: int, width: int) -> np.ndarray:
-        powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
-        return digits[:, start : start + width] @ powers
+        whole = digits[start].astype(np.int64)
+        for digit in digits[start + 1 : start + width]:
+            whole = whole * 10 + digit
+        return whole
 
     year, month, day = number(0, 4), number(5, 2), number(8, 2)
     hour, minute, second = number(11, 2), number(14, 2), number(17, 2)
@@ -325,16 +332,11 @@ def _microseconds(texts: pa.Array) -> Computed:
 
 
 def _digits(texts: pa.Array, width: int) -> np.ndarray:
-    """The characters of texts that all have the width, a row each, less the code of 0."""
-    # Its values begin anywhere where it is a part of another.
-    start = numbers_of_offsets(texts)
+    """The characters of texts that all have the width, less the code of 0: a row for each place in them."""
+    # A part of another array begins anywhere in its bytes.
+    start = int(np.frombuffer(texts.buffers()[1], np.int32, count=1, offset=texts.offset * 4)[0])
     data = np.frombuffer(texts.buffers()[2], np.uint8, count=len(texts) * width, offset=start)
-    return data.reshape(-1, width).astype(np.int64) - ord("0")
-
-
-def numbers_of_offsets(texts: pa.Array) -> int:
-    """The byte at which the first of the texts begins."""
-    return int(np.frombuffer(texts.buffers()[1], np.int32, count=1, offset=texts.offset * 4)[0])
+    return np.ascontiguousarray(data.reshape(-1, width).T) - np.uint8(ord("0"))
 
 
 _ANY_TIME = rf"{_DATE_TEXT}([ T]{_TIME_TEXT}(\.\d{{1,6}})?(Z|{_OFFSET})?)?"

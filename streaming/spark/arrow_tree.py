@@ -21,7 +21,7 @@ _SIMPLE = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-    "interval": pa.duration("us"),
+    "days": pa.duration("us"),
     "months": pa.int32(),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")

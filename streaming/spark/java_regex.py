@@ -85,7 +85,7 @@ class _Reader:
         return False
 
     def _alternatives(self) -> tuple[str, bool]:
-        """The characters that may stand here, and True if it may be nothing."""
+        """Everything that may stand here, and True if it may be nothing."""
         branches = [self._sequence()]
         while self._takes("|"):
             branches.append(self._sequence())

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.base import DeclarationError, check_column_name, sql
-from streaming.formats.decoder import Decoder, Row, arrow_types
+from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, Row, arrow_types
 from streaming.formats.format import TYPED, Format, checked_fields
 from streaming.formats.json_blocks import BlockReader, schema_of
 from streaming.formats.json_text import object_of
@@ -100,7 +100,8 @@ class JsonDecoder(Decoder):
             return super().arrays(payloads, client)
         block = self._blocks.read(payloads)
         number = int(block.certain.sum())
-        certain = [*block.columns, *(pa.nulls(number, each.type) for each in [*self.types][len(self.columns) :])]
+        reasons = (pa.nulls(number, self.types.field(name).type) for name in (UNREADABLE, WRONG))
+        certain = [*block.columns, *reasons, block.unknown.cast(self.types.field(UNKNOWN).type)]
         if number == len(payloads):
             return certain
         return _merged(block.certain, certain, super().arrays(payloads.filter(pa.array(~block.certain)), client))

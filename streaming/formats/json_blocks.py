@@ -18,6 +18,7 @@ import pyarrow.json
 from sqlglot import exp
 
 from streaming.base import sql
+from streaming.formats.json_text import DEEPEST
 from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, Leaves, leaf_of
 from streaming.formats.nested import kind_of
 
@@ -46,12 +47,24 @@ _FEW, _WORTH = 3, 20
 _MOST_BYTES = 2**30
 
 
+_NAMES = pa.list_(pa.string())
+_SAMPLE = 200
+"""Payloads of which the undeclared fields are learned, with one that was refused first."""
+_MOST_LEARNED, _MOST_OTHERS = 20, 50
+"""Times that a reader learns, and undeclared fields that it knows: whoever sends them may invent new ones."""
+_NOT_FINITE = "NaN|Infinity"
+
+
 @dataclass(frozen=True)
 class Block:
-    """Payloads that were read together: for each one whether it is `certain`, and the columns of those that are."""
+    """Payloads that were read together: for each one whether it is `certain`, and the columns of those that are.
+
+    `unknown`: of each of those the names of its undeclared fields, null for none.
+    """
 
     certain: np.ndarray
     columns: Sequence[pa.Array]
+    unknown: pa.ListArray
 
 
 class BlockReader:
@@ -73,22 +86,85 @@ class BlockReader:
             leaf = leaves(kind_of(column))
             assert leaf is not None
             self._of.append((column.required, type_, leaf))
-        self._parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        self._schema = schema
+        self._others: dict[str, pa.DataType] = {}
+        self._learned = 0
 
     def read(self, payloads: pa.BinaryArray) -> Block:
         """The block of all payloads; none of those is certain that Arrow refuses, and in doubt some beside them."""
         objects = pc.fill_null(pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}")), False)
         lines = payloads.filter(objects)
-        table, _ = self._table(lines)
+        table, row = self._table(lines)
+        while table is None and self._learn(lines, row or 0):
+            table, row = self._table(lines)
         tables, taken = [table], np.ones(len(lines), bool)
         if table is None:
             parts = [self._without_refused(lines.slice(first, _PART)) for first in range(0, len(lines), _PART)]
             tables, taken = [part for part, _ in parts], np.concatenate([each for _, each in parts])
-        columns, sure = self._columns(pa.concat_tables(tables))
+        table = pa.concat_tables(tables)
+        columns, sure = self._columns(table.select(self._schema.names))
+        unknown, told = self._unknown(table, lines.filter(pa.array(taken)))
+        if not told.all():
+            kept = pa.array(told[sure])
+            columns, sure = [column.filter(kept) for column in columns], sure & told
         taken[taken] = sure
         certain = objects.to_numpy(zero_copy_only=False).copy()
         certain[certain] = taken
-        return Block(certain, columns)
+        return Block(certain, columns, unknown if sure.all() else unknown.filter(pa.array(sure)))
+
+    def _learn(self, lines: pa.BinaryArray, row: int) -> bool:
+        """Take note of undeclared fields from `row` on; true if there are new ones, so that another try may succeed."""
+        if self._learned >= _MOST_LEARNED:
+            return False
+        self._learned += 1
+        text = b"\n".join(lines.slice(row, _SAMPLE).to_pylist())
+        parse = pa.json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="infer")
+        try:
+            found = pa.json.read_json(pa.BufferReader(text), pa.json.ReadOptions(False, len(text) + 1), parse).schema
+        except pa.ArrowInvalid:
+            return False
+        others = {field.name: _widest(field.type) for field in found if field.name not in self._schema.names}
+        # Of a field that is null in all of them nothing is learned but its name.
+        new = {
+            name: type_
+            for name, type_ in others.items()
+            if name not in self._others or (type_ != self._others[name] and not pa.types.is_null(type_))
+        }
+        if not new or len(self._others | new) > _MOST_OTHERS:
+            return False
+        self._others |= new
+        return True
+
+    def _unknown(self, table: pa.Table, lines: pa.BinaryArray) -> tuple[pa.ListArray, np.ndarray]:
+        """The names of the undeclared fields of each line, and of which lines these are certain."""
+        names, certain = sorted(self._others), np.ones(len(lines), bool)
+        if not names:
+            return pa.nulls(len(lines), _NAMES), certain
+        has = np.stack([self._has(table[name], name, lines, certain) for name in names], axis=1)
+        numbers = has.sum(axis=1)
+        some = pa.array(numbers > 0)
+        # The strict reader refuses both in a value that nobody declared, too.
+        opened = pc.add(pc.count_substring(lines, "{"), pc.count_substring(lines, "["))
+        odd = pc.or_(pc.match_substring_regex(lines, _NOT_FINITE), pc.greater(opened, DEEPEST))
+        certain &= ~pc.and_(some, odd).to_numpy(zero_copy_only=False)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(numbers)]), pa.int32())
+        lists = pa.ListArray.from_arrays(offsets, pa.array(names).take(pa.array(np.nonzero(has)[1])))
+        return pc.if_else(some, lists, pa.scalar(None, _NAMES)), certain
+
+    @staticmethod
+    def _has(values: pa.ChunkedArray, name: str, lines: pa.BinaryArray, certain: np.ndarray) -> np.ndarray:
+        """Which lines have a field; where it may be null or missing and its text does not tell, none is `certain`."""
+        has: np.ndarray = values.is_valid().to_numpy().copy()
+        places = np.flatnonzero(~has)
+        if len(places):
+            without = lines.take(pa.array(places))
+            said = pc.match_substring_regex(without, f'"{re.escape(name)}"[ \t]*:').to_numpy(zero_copy_only=False)
+            # A text without escapes has no quote, and an object within none would be a brace more.
+            plain = pc.equal(pc.count_substring(without, "{"), 1).to_numpy(zero_copy_only=False)
+            escaped = pc.match_substring(without, "\\").to_numpy(zero_copy_only=False)
+            has[places] = said & plain & ~escaped
+            certain[places] &= ~(escaped | (said & ~plain))
+        return has
 
     def _without_refused(self, lines: pa.BinaryArray) -> tuple[pa.Table, np.ndarray]:
         """A row for each line but those that Arrow refuses, and which lines these are; none where there are many."""
@@ -123,6 +199,11 @@ class BlockReader:
             told = _ROW.search(str(error))
             return None, min(int(told[1]), len(lines) - 1) if told else None
         return (table if len(table) == len(lines) else None), None
+
+    @property
+    def _parse(self) -> pa.json.ParseOptions:
+        schema = pa.schema([*self._schema, *self._others.items()])
+        return pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
 
     @property
     def _no_table(self) -> pa.Table:
@@ -161,6 +242,15 @@ def schema_of(columns: Sequence[sql.Column], fields: Mapping[str, str]) -> pa.Sc
         return None
     names = (fields.get(column.name, column.name) for column in columns)
     return pa.schema([pa.field(*each) for each in zip(names, types, strict=True)])
+
+
+def _widest(type_: pa.DataType) -> pa.DataType:
+    """The type as which a field is read whose values nobody needs, so that others like them can be read, too."""
+    if pa.types.is_integer(type_):
+        return pa.float64()
+    if pa.types.is_timestamp(type_):
+        return pa.string()
+    return type_
 
 
 def _of_texts(texts: pa.Array, type_: pa.DataType, leaf: Leaf) -> pa.Array:

@@ -78,7 +78,7 @@ def reader_of(
                 wrong[field.name] = error.below(field.written).reason
             values.append(value)
         others = [name for name in members if name not in known] if not known.issuperset(members) else []
-        return Row(values, wrong or None, [*dict.fromkeys([*others, *within])] or None)
+        return Row(values, wrong or None, sorted({*others, *within}) or None)
 
     return row
 

@@ -272,3 +272,63 @@ def test_a_reader_of_blocks_says_which_payloads_are_certain() -> None:
     assert block.certain.tolist() == [True, False, False, False, False, False, True]
     assert [str(column.to_pylist()) for column in block.columns] == ["['a', 'c']", "[None, 0.0]"]
     assert reader_of(form.columns)(object_of(b'{"id":"c","value":-0.0}')).values == ["c", 0.0]
+
+
+UNDECLARED = (
+    *('"note":"n"', '"note":null', '"note": null', '"note":"x\\"note\\":null"', '"note":5', '"other":1', '"other":2.5'),
+    *('"other":"text"', '"flagged":true', '"list":[1,2]', '"list":[]', '"list":["a"]', '"inner":{"a":1}'),
+    *(
+        '"inner":{"note":null}',
+        '"inner":{"a":NaN}',
+        '"other":NaN',
+        '"other":1e400',
+        '"n\\u006fte":null',
+        '"n\\u006fte":1',
+    ),
+    *('"é":1', '"":2', '"a b":3', '"note":"2026-01-01T00:00:00Z"', f'"deep":{"[" * 501}{"]" * 501}', '"a.b":null'),
+    *(
+        '"note":1,"note":2',
+        '"other":12345678901234567890123',
+        '"at ":"x"',
+        '"note":"\\ud800"',
+        '"id ":"{"',
+        '"x":"a:b"',
+    ),
+)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+def test_undeclared_fields_of_payloads_that_are_read_together_are_named_as_by_the_strict_reader(share: float) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    drawn = random.Random(seed)
+    for _ in range(20):
+        kinds = drawn.sample(UNDECLARED, drawn.randrange(1, 6))
+        sent = []
+        for place in range(400):
+            others = [drawn.choice(kinds) for _ in range(drawn.randrange(1, 3))] if drawn.random() < share else []
+            sent.append(f"{{{','.join([f'''{chr(34)}id{chr(34)}:{chr(34)}{place}{chr(34)}''', *others])}}}".encode())
+        of = decoder(Json("id string, note_ string, n bigint"))
+        for payloads_ in (pa.array(sent, pa.binary()), pa.array(sent[::-1], pa.binary())):
+            assert rows(of.arrays(payloads_, None)) == rows(Decoder.arrays(of, payloads_, None))
+
+
+def test_payloads_that_all_have_undeclared_fields_are_read_together() -> None:
+    of = decoder(Json("id string, n bigint"))
+    sent = [f'{{"id":"{place}","n":1,"note":"a","size":{place},"gone":null}}'.encode() for place in range(1_000)]
+    assert of._blocks is not None
+    block = of._blocks.read(pa.array(sent, pa.binary()))
+    assert block.certain.all() and set(map(str, block.unknown.to_pylist())) == {"['gone', 'note', 'size']"}
+
+
+def test_a_sender_that_invents_fields_teaches_no_reader_more_than_it_can_keep() -> None:
+    of = decoder(Json("id string"))
+    assert of._blocks is not None
+    for number in range(40):
+        sent = [f'{{"id":"a","f{number}_{place}":1}}'.encode() for place in range(60)]
+        assert not of._blocks.read(pa.array(sent, pa.binary())).certain.any()
+        few = [f'{{"id":"a","g{number}":1}}'.encode()] * 5
+        assert rows(of.arrays(pa.array(few, pa.binary()), None)) == rows(
+            Decoder.arrays(of, pa.array(few, pa.binary()), None)
+        )
+    assert len(of._blocks._others) <= 50

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from platform_assets.cli.context import AsJson, AsOf, PipelineName, console, read_lake, spark_session
+from platform_assets.cli.context import AsJson, AsOf, PipelineName, console, has_little, read_lake, spark_session
 from platform_assets.cli.documents import AuditDocument
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.next_steps import after_audit
@@ -39,7 +39,7 @@ def audit(
         raise typer.BadParameter("--deliveries and --as-of exclude each other: a target holds what came up to now.")
     if deliveries and not pipeline.deliveries:
         raise typer.BadParameter(f"{pipeline.name} declares no delivery; `tidemark new delivery NAME` writes one.")
-    with spark_session() as spark, recomputed(spark, lake, pipeline.operators) as there:
+    with spark_session(is_short=has_little(pipeline)) as spark, recomputed(spark, lake, pipeline.operators) as there:
         findings = audit_deliveries(spark, lake, pipeline) if deliveries else audit_laws(spark, there, pipeline)
         if as_json:
             document = AuditDocument.of(lake.root, pipeline.name, list(findings))

@@ -16,10 +16,14 @@ from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from streaming.base import DeclarationError
 from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.lake import Lake, Settings
-from streaming.operations import lake_as_of
+from streaming.operations import lake_as_of, make_class_archive_later
 from streaming.spark import JarGroup, are_there, jars_of, start_session, storage_jars
+from streaming.tables import delta
 
 console = Console()
+
+LITTLE = 32 * 2**20
+"""Bytes of rows up to which a JVM that compiles quickly costs less than one that compiles well."""
 
 PipelineName = Annotated[
     str,
@@ -96,25 +100,39 @@ def _fetch(groups: Iterable[JarGroup]) -> None:
                 jars_of(group)
 
 
-def start_quietly() -> SparkSession:
-    """The session that runs already, or a new one; what Spark and Java say at the start goes to the command's log."""
+def has_little(pipeline: Pipeline) -> bool:
+    """True if the logs of a pipeline are small, so that whoever reads them is soon done."""
+    lake = current_lake()
+    logs = (lake.log(stream) for stream in pipeline.streams)
+    return sum(delta.size(log) for log in logs if delta.exists(log)) < LITTLE
+
+
+def start_quietly(*, is_short: bool = False) -> SparkSession:
+    """The session that runs already, or a new one; what Spark and Java say at the start goes to the command's log.
+
+    `is_short` as for `start_session`.
+    """
     _fetch(storage_jars(current_lake().root))
     # On stderr, because what a command prints may be read by a program.
     with command_log.takes_stderr() as terminal, Console(file=terminal).status("starting Spark"):
-        return start_session()
+        return start_session(is_short=is_short)
 
 
 @contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    """The session that runs already, which is left running, or a new one, which is stopped afterwards."""
+def spark_session(*, is_short: bool = False) -> Iterator[SparkSession]:
+    """The session that runs already, which is left running, or a new one, which is stopped afterwards.
+
+    `is_short` as for `start_session`.
+    """
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
-    spark = start_quietly()
+    spark = start_quietly(is_short=is_short)
     # Spark's own handler would break off whatever call is under way.
     with on_interrupt(leave_at_once):
         try:
             yield spark
         finally:
             spark.stop()
+            make_class_archive_later()

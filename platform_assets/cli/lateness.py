@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from platform_assets.cli.context import AsJson, PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.context import AsJson, PipelineName, ViewName, console, current_lake, has_little, spark_session
 from platform_assets.cli.documents import LatenessDocument
 from platform_assets.cli.next_steps import shows_results
 from platform_assets.cli.render import next_step, print_rows
@@ -35,7 +35,7 @@ def lateness(
 
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     windowed = pipeline.view(view)
-    with spark_session() as spark:
+    with spark_session(is_short=has_little(pipeline)) as spark:
         result = profile(spark, lake, windowed, delay or (), complete)
         picture = f"{lake.report(f'lateness_{windowed.name}')}.png"
         put(spark, picture, as_png(draw(result)))

@@ -12,21 +12,33 @@ import typer
 from pyspark.sql import SparkSession
 from rich.progress import Progress as Bar
 
-from platform_assets.cli.context import PipelineName, console, current_lake, fetch_jars, spark_session
+from platform_assets.cli.context import (
+    LITTLE,
+    PipelineName,
+    console,
+    current_lake,
+    fetch_jars,
+    has_little,
+    spark_session,
+)
 from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
 from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
-from streaming.base import CorrectionsFailed, OperatorError, StreamingError, counted, utc_now
-from streaming.declare import Pipeline, find_pipeline
+from streaming.base import CorrectionsFailed, OperatorError, StreamingError, TidemarkError, counted, utc_now
+from streaming.declare import Pipeline, Stream, find_pipeline
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
 from streaming.service import drain_unpaused, shown_on
+from streaming.sources import SourceBacklog
+
+_A_ROW = 200
+"""Bytes of a row in a source that does not tell."""
 
 
 def feed(
@@ -72,7 +84,7 @@ def run(
     """Ingest all that has arrived, bring the views up to date, deliver what follows."""
     pipeline = find_pipeline(pipeline_name)
     fetch_jars(pipeline)
-    with spark_session() as spark:
+    with spark_session(is_short=_is_soon_done(pipeline)) as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
             done = drain_unpaused(
                 spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch
@@ -103,7 +115,10 @@ def correct(
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
     failed: list[CorrectionsFailed] = []
-    with spark_session() as spark, Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with (
+        spark_session(is_short=has_little(pipeline)) as spark,
+        Bar(console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
         for operator in pipeline.operators:
             if not operator.corrected:
                 continue
@@ -150,6 +165,24 @@ def maintain(pipeline_name: PipelineName) -> None:
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
+def _waits(stream: Stream) -> SourceBacklog:
+    """The backlog of a stream's source."""
+    lake = current_lake()
+    head = newest_batch(lake, stream)
+    count = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))
+    return count({} if head is None else head.source)
+
+
+def _is_soon_done(pipeline: Pipeline) -> bool:
+    """True if little waits in the sources; false where one does not tell."""
+    try:
+        backlogs = [_waits(stream) for stream in pipeline.streams]
+    # Whoever ingests says what is wrong with the source or the log.
+    except TidemarkError:
+        return False
+    return sum(each.items * _A_ROW if each.size is None else each.size for each in backlogs) < LITTLE
+
+
 def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) -> None:
     """Print what came and is in no column, and what lies in the sources and will never be taken, if there is any."""
     for stream_name, counts in unknown.items():
@@ -158,11 +191,8 @@ def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) ->
         text = f"Fields{of} that nobody declared: {fields}. Payloads that have one are kept in _raw of the log."
         if counts:
             console.print(text, highlight=False, markup=False, soft_wrap=True)
-    lake = current_lake()
     for stream in pipeline.streams:
-        head = newest_batch(lake, stream)
-        count = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))
-        warning = count({} if head is None else head.source).warning
+        warning = _waits(stream).warning
         if warning:
             console.print(warning, highlight=False, markup=False, soft_wrap=True)
 

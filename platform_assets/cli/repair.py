@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
+from platform_assets.cli.context import PipelineName, console, current_lake, has_little, spark_session
 from platform_assets.cli.render import next_step, print_rows
 from platform_assets.texts.repair import CHANGED, change_row
 from streaming.base import counted, utc_now
@@ -23,7 +23,7 @@ def repair(
 ) -> None:
     """Judge the rejected rows anew; those valid now come back, once."""
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
-    with spark_session() as spark:
+    with spark_session(is_short=has_little(pipeline)) as spark:
         if only_preview:
             _print(preview(spark, lake, pipeline, utc_now), pipeline_name)
             return

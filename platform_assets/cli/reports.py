@@ -11,7 +11,7 @@ from uuid import uuid4
 import typer
 
 from platform_assets.cli.completion import beginning, silent
-from platform_assets.cli.context import AsJson, AsOf, console, read_lake, spark_session
+from platform_assets.cli.context import AsJson, AsOf, console, has_little, read_lake, spark_session
 from platform_assets.cli.documents import ReportDocument
 from platform_assets.cli.render import next_step, print_table
 from platform_assets.cli.rows import json_lines
@@ -48,7 +48,7 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
     if as_of is not None:
         _print_as_of(declared, lake, as_of, as_json)
         return
-    with spark_session() as spark:
+    with spark_session(is_short=has_little(declared.pipeline)) as spark:
         try:
             published = judge_and_publish(spark, lake, declared, run_id=f"cli-{uuid4().hex[:12]}")
         except GateClosed as closed:
@@ -74,7 +74,10 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
 
 
 def _print_as_of(declared: Report, lake: Lake, as_of: str, as_json: bool) -> None:
-    with spark_session() as spark, recomputed(spark, lake, declared.pipeline.operators) as there:
+    with (
+        spark_session(is_short=has_little(declared.pipeline)) as spark,
+        recomputed(spark, lake, declared.pipeline.operators) as there,
+    ):
         sources = sources_as_of(spark, there, declared)
         frames = {section.table: section.rows(sources) for section in declared.sections}
         tables = {title: frame.toArrow() for title, frame in frames.items()}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from platform_assets.cli.completion import readable_names
-from platform_assets.cli.context import AsOf, PipelineName, ViewName, console, read_lake, spark_session
+from platform_assets.cli.context import AsOf, PipelineName, ViewName, console, has_little, read_lake, spark_session
 from platform_assets.cli.render import next_step, print_frame
 from platform_assets.cli.rows import csv_lines, json_lines
 from platform_assets.cli.selection import Selection
@@ -48,7 +48,7 @@ def show(
     lake, operator = read_lake(pipeline, as_of), pipeline.operator(view)
     title, _ = read_named(lake, pipeline, operator, what)
     shown = [] if what in OF_STREAM else [operator]
-    with spark_session() as spark, recomputed(spark, lake, shown) as there:
+    with spark_session(is_short=has_little(pipeline)) as spark, recomputed(spark, lake, shown) as there:
         frame = read_named(there, pipeline, operator, what)[1](spark)
         chosen = selection.of(frame)
         with selection.computing(frame):

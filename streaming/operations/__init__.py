@@ -1,7 +1,7 @@
 """Operations on a pipeline besides running it: maintenance, repair, savepoints, bench."""
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, TASKS, Bench, Stage, bench
-from streaming.operations.class_sharing import make_class_archive
+from streaming.operations.class_sharing import make_class_archive, make_class_archive_later
 from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure

@@ -27,6 +27,8 @@ def make_class_archive() -> bool:
         training = {
             "TIDEMARK_HOME": f"{scratch}/lake",
             "TIDEMARK_MASTER": "local[2]",
+            # Classes of either way into the log.
+            "TIDEMARK_INGEST": "both",
             "TIDEMARK_SPARK_spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made}",
         }
         # The JVM writes the archive as its last deed, and holds the pipe open until then.
@@ -40,6 +42,34 @@ def make_class_archive() -> bool:
         if made.is_file():
             made.replace(path)
     return path.is_file()
+
+
+def make_class_archive_later() -> bool:
+    """Let another process make the archive where it is missing, with what others leave of the machine; only once.
+
+    Returns whether it was started. Where Java cannot make one, nobody tries again but `tidemark setup`.
+    """
+    path = archive_path(users_lists(Settings()).get(CLASS_PATH, ""))
+    if path is None or path.is_file():
+        return False
+    try:
+        path.with_suffix(".tried").touch(exist_ok=False)
+    # Somebody has tried before, or the folder belongs to somebody else.
+    except OSError:
+        return False
+    subprocess.Popen(
+        [sys.executable, "-c", "from streaming.operations import make_class_archive; make_class_archive()"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_give_way,
+    )
+    return True
+
+
+def _give_way() -> None:
+    os.nice(19)
 
 
 def train() -> None:

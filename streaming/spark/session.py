@@ -29,6 +29,8 @@ _DEEP = "-Xss16m"
 """Java's regular expressions recurse with each character that a group repeats, and where the stack ends Spark ends."""
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which Java or Spark take options of the JVM."""
+_OPTIONS = "spark.driver.extraJavaOptions"
+_QUICKLY = "-XX:TieredStopAtLevel=1"
 _LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
 _PLAIN_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ASKED_FOR_AGAIN_AND_AGAIN = (
@@ -102,7 +104,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.ui.explainMode": "simple",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{_collector()} {_DEEP} -Dlog4j2.configurationFile={logging} {archive}",
+        _OPTIONS: f"{_collector()} {_DEEP} -Dlog4j2.configurationFile={logging} {archive}",
     }
     if _is_local(settings.master):
         # Spark's driver listens for executors, though there are none; by itself where every machine reaches it.
@@ -116,7 +118,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.
-        conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
+        conf[_OPTIONS] += f" -Djava.io.tmpdir={settings.scratch}"
     if settings.lake.local() is not None or on_s3:
         # The default manager forks dozens of processes a batch on a local disk, and looks twice for each file on S3,
         # where its renames are no more atomic than these.
@@ -132,8 +134,11 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     return {**conf, **settings.spark_overrides(), **joined_lists(conf, lists)}
 
 
-def start_session(settings: Settings | None = None) -> SparkSession:
+def start_session(settings: Settings | None = None, *, is_short: bool = False) -> SparkSession:
     """The running session, or a new one.
+
+    `is_short`: it is for little work, so that the JVM of a new one compiles quickly and not well. Half of what a short
+    command costs goes into compiling otherwise; long work would take two to three times as long.
 
     Raises:
         JavaError: Java is missing, or of a version on which Spark does not start.
@@ -145,6 +150,8 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     if _is_local(settings.master) or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = spark_conf(settings)
+    if is_short:
+        conf[_OPTIONS] = f"{_QUICKLY} {conf[_OPTIONS]}"
     acknowledge_at_once()
     # Workers on another machine may have no folder whose path is short enough.
     if _is_local(settings.master) and SparkContext._active_spark_context is None:

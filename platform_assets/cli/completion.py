@@ -43,6 +43,15 @@ def operator_names(incomplete: str) -> Iterable[str]:
 
 
 @silent
+def explained_names(incomplete: str) -> Iterable[str]:
+    """The views and streams of all pipelines."""
+    pipelines = declared_pipelines().values()
+    views = [operator.name for pipeline in pipelines for operator in pipeline.operators]
+    streams = [stream.name for pipeline in pipelines for stream in pipeline.streams]
+    return beginning(incomplete, dict.fromkeys([*views, *streams]))
+
+
+@silent
 def view_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """The views of the pipeline that was typed; of all, where the shell does not tell what was."""
     typed = ctx.params.get("pipeline_name")

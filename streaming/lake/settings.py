@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     log_level: LogLevel = Field(default="INFO", description="From which level on a stream's log has lines.")
     log_format: LogFormat = Field(default="text", description="Lines of text, or a JSON object on each line.")
     ingest: IngestMode = Field(
-        default="careful",
+        default="fast",
         description="Rows enter the log by tasks where these are certain (fast), by Spark alone (careful), or both "
         "ways, which fails where they differ.",
     )

@@ -37,6 +37,7 @@ from streaming.log.ingest import (
     stamp,
     widen_log,
 )
+from streaming.log.places import Place, Places
 from streaming.log.read import (
     REPAIRS,
     LogFiles,

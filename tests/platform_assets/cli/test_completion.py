@@ -39,6 +39,7 @@ def proposed(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         ("tidemark show nonesuch c", []),
         ("tidemark lateness flights --view ", ["departures_by_origin"]),
         ("tidemark explain dep", ["departures_by_origin"]),
+        ("tidemark explain fl", ["flights"]),
         ("tidemark report on", ["on_time_performance"]),
         ("tidemark show flights --js", ["--json"]),
     ],

@@ -1,8 +1,8 @@
 """Source to event log: judge, stamp and append one batch in one commit.
 
-Tasks in Python workers read, judge and write what they are certain of; what they leave in doubt is judged by Spark's
-expressions, within the same commit. Where a part of a stream cannot be computed by tasks (see `places`), Spark ingests
-all of it.
+There are two ways. Tasks in Python workers (`_ByTasks`) read payloads, judge the rows with Arrow, and write those of
+which they are certain; payloads that they leave in doubt are judged by Spark's expressions, within the same commit.
+Where tasks cannot compute a part of a stream (see `places`), Spark's expressions (`_BySpark`) judge all of its rows.
 """
 
 from __future__ import annotations
@@ -59,13 +59,18 @@ from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
 
 QUERY = "log"
-_PARTITION = ""
+"""The name of the streaming query that fills a log, and of its checkpoint."""
+_ONLY_PARTITION = ""
+"""The name of the source partition of all rows, where a source has but one."""
 _POSITION = "position"
-"""A field of `_origin` that numbers the rows of a batch as whoever reads it comes upon them."""
+"""A field of `_origin` that numbers the rows of a batch as they are read: tasks and Spark may number them otherwise."""
 
 
 def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: datetime | None, *others: str) -> DataFrame:
-    """`rows` with batch number and stamp, in the log's column order, then `others`; `declared` are the stream's."""
+    """`rows` with the batch `number` and the `watermark` as their stamp, in the log's column order.
+
+    `declared` are the stream's own columns; `others` are columns of `rows` that follow after those of the log.
+    """
     batch = constant(number).alias("_batch")
     stamped = constant(watermark).alias("_watermark")
     return rows.select(*declared, "_rejected", "_raw", "_origin", batch, INGESTED_AT, stamped, "_day", *others)
@@ -75,7 +80,8 @@ class Ingest:
     """Appends the batches of a stream's source to its log; `now` gives the processing time.
 
     `counts`: what each commit counts for the operators that read the log, by their names. `pinned`: tells the newest
-    batch of each control stream that the stream pins. `mode`: whether tasks or Spark ingest, or both, for comparison.
+    batch of each control stream that the stream pins. `mode`: "fast" lets tasks ingest where they can, "careful" Spark
+    alone, and "both" lets both ingest each batch, compares them, and commits what Spark made.
     """
 
     def __init__(
@@ -96,15 +102,24 @@ class Ingest:
         self._pinned = pinned
         self._mode = mode
         self._by_spark = _BySpark(spark, lake, stream, counts)
-        places = None if mode == "careful" else places_of_ingest(spark, stream, counts)
-        has_tasks = places is not None and places.judgement is not None
-        self._by_tasks = _ByTasks(self._by_spark, places, counts) if places is not None and has_tasks else None
-        self._repeats = True
+        self._by_tasks: _ByTasks | None = None
+        if mode != "careful":
+            places = places_of_ingest(spark, stream, counts)
+            if places.judgement is not None:
+                self._by_tasks = _ByTasks(self._by_spark, places, counts)
+        self._may_repeat = True
 
     def __call__(self, raw: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
-        """Append the payloads of a batch of the query as the batch after `head`; None where the log holds them.
+        """Append the payloads of batch `query_batch` of the streaming query as the batch after `head`.
 
-        `raw` is what the frame of the source's `read` brought.
+        Returns None where the log holds them already. `raw` is the query's frame of that batch, as the `read` of the
+        source defines it.
+
+        Raises:
+            CheckpointError: the query's checkpoint is gone, or is an older copy.
+            SourceError: something of the batch was lost.
+            FencedError: another process has appended to the log.
+            LogError: tasks and Spark differ, in the mode "both", or a column has another type than in the log.
         """
         stream = self._stream
         memory = {} if head is None else head.source
@@ -115,33 +130,34 @@ class Ingest:
         txn = delta.Txn(query, query_batch)
         # After a restart Spark may replay batches committed before the crash; they come first, so after the first new
         # one the table need not be asked again.
-        self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
-        if self._repeats:
+        self._may_repeat = self._may_repeat and delta.has_written(self._lake.log(stream), txn)
+        if self._may_repeat:
             stream.source.check_repeated(reading, query_batch)
             return None
         taken = stream.source.take(self._spark, reading, query_batch, raw)
         processed_at = self._now()
         stamps = _stamps(stream, head, processed_at)
-        written = self._written(taken, stamps)
+        written = self._write(taken, stamps)
         next_batch = _NextBatch(self._lake, stream, head, stamps, self._counts, self._pinned())
         memory = taken.remember(lambda: written.staged.read(self._spark), written.report.rows)
         batch = next_batch.commit(written, memory, txn)
         written.forget_payloads()
         return batch
 
-    def _written(self, taken: Taken, stamps: Stamps) -> _Written:
+    def _write(self, taken: Taken, stamps: Stamps) -> _Written:
         by_tasks = None if self._by_tasks is None else self._by_tasks.write(taken, stamps)
         if by_tasks is not None and self._mode == "fast":
             return by_tasks
         by_spark = self._by_spark.write(taken.rows(), stamps)
         if self._by_tasks is not None:
-            self._by_tasks.tell(by_spark)
+            self._by_tasks.resume_after(by_spark)
         if by_tasks is not None:
             _check_same(self._spark, self._stream, by_spark, by_tasks)
             by_tasks.discard()
         return by_spark
 
     def _origins(self) -> DataFrame | None:
+        """The column `_origin` of every row of the log; None while there is no log."""
         log = self._lake.log(self._stream)
         return delta.read(self._spark, log).select("_origin") if delta.exists(log) else None
 
@@ -158,7 +174,11 @@ def _stamps(stream: Stream, head: Batch | None, processed_at: datetime) -> Stamp
 
 @dataclass(frozen=True)
 class _Written:
-    """The rows of a batch beside the log, what there is to say of them, and payloads that tasks have put aside."""
+    """The rows of a batch in files beside the log, not committed yet, and their counts in a `report`.
+
+    `source_times` as those of a `Batch`, in microseconds since the epoch. `payloads`: files of the payloads in doubt,
+    which tasks have put aside for Spark; their rows are among the staged ones.
+    """
 
     staged: delta.Staged
     report: TaskReport
@@ -166,11 +186,11 @@ class _Written:
     payloads: tuple[str, ...] = ()
 
     def forget_payloads(self) -> None:
-        """Remove what was put aside and is in the log by now."""
+        """Remove the files of payloads, once their rows are committed."""
         self._remove(self.payloads)
 
     def discard(self) -> None:
-        """Remove all files, as other ones are committed."""
+        """Remove all files: others with the same rows are committed in their place."""
         self._remove((*self.staged.paths, *self.payloads))
 
     def _remove(self, paths: Sequence[str]) -> None:
@@ -180,7 +200,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _NextBatch:
-    """The batch after `head` of the log, which is stamped with the clock as it is by then."""
+    """The batch that comes after `head`, the newest one of the log, and is stamped with the clock as `head` left it."""
 
     lake: Lake
     stream: Stream
@@ -190,9 +210,10 @@ class _NextBatch:
     pinned: Mapping[str, int]
 
     def commit(self, written: _Written, memory: Memory | None, txn: delta.Txn | None) -> Batch:
-        """Append the rows in one commit, after which the source remembers `memory`; None for what it did before.
+        """Append the rows in one commit, after which the source remembers `memory`.
 
-        `txn` names the Spark batch that the rows come from, if any.
+        `memory` is None where the source goes on remembering what it did. `txn` names the Spark batch that the rows
+        come from; it is None where they come from no query.
         """
         head, report, stream = self.head, written.report, self.stream
         greatest = {partition: optional_instant(micros) for partition, micros in report.greatest.items()}
@@ -227,22 +248,22 @@ class _BySpark:
         self._counts = counts
 
     def write(self, raw: DataFrame, stamps: Stamps) -> _Written:
-        """Judge payloads with their origins, and write their rows."""
+        """Parse and judge the payloads of `raw`, and write their rows."""
         rows = with_origin(self.stream.format.parse(raw))
         return self.write_validated(self.validate(rows, stamps.ingested_at, stamps.kept_from), stamps)
 
     def write_validated(self, validated: DataFrame, stamps: Stamps) -> _Written:
-        """Write judged rows."""
+        """Write the rows that `validate` gave, and count them on the way."""
         stream, observed = self.stream, Observation()
         rows = stamp(validated, stream.columns, stamps.number, stamps.watermark, UNKNOWN)
         staged = stage_batch(rows.observe(observed, *self._summary).drop(UNKNOWN), self.lake, stream)
         counted = observed.get
-        rows_of, rejected = counted["rows"], counted["rejected"]
-        partitions = {_PARTITION: rows_of}
-        greatest = {} if rows_of == rejected else {_PARTITION: counted["greatest"]}
+        number, rejected = counted["rows"], counted["rejected"]
+        partitions = {_ONLY_PARTITION: number}
+        greatest = {} if number == rejected else {_ONLY_PARTITION: counted["greatest"]}
         if stream.source.partitioned:
-            # Of a batch without rows there are no files.
-            partitions, greatest = count_partitions(staged.read(self.spark), stream) if rows_of else ({}, {})
+            # A batch without rows has no files that could be read.
+            partitions, greatest = count_partitions(staged.read(self.spark), stream) if number else ({}, {})
         report = TaskReport(
             rows=partitions,
             rejected=rejected,
@@ -264,7 +285,11 @@ class _BySpark:
 
 
 class _ByTasks:
-    """The ingest of a stream by tasks, as far as its `places` let them; the rest is for `by_spark`."""
+    """The ingest of a stream by tasks in Python workers; what its `places` leave to Spark is for `by_spark`.
+
+    Rules that only Spark can judge are judged over the files that the tasks have written. If one does not hold for a
+    row, these files are of no use, and Spark ingests the batch; tasks then pause until a batch has no rejected row.
+    """
 
     def __init__(self, by_spark: _BySpark, places: Places, counts: Mapping[str, OperatorCounts]) -> None:
         self._by_spark = by_spark
@@ -272,21 +297,18 @@ class _ByTasks:
         self._schema = log_schema(by_spark.spark, by_spark.stream)
         self._counts = {name: each for name, each in counts.items() if name in places.counts}
         self._table: DeltaTable | None = None
-        self._waits = False
+        self._paused = False
 
     def write(self, taken: Taken, stamps: Stamps) -> _Written | None:
-        """Write the rows of a batch; None where Spark refuses one by a rule that tasks cannot judge.
-
-        Then tasks would have worked in vain, so that they wait until a batch has no row that is rejected.
-        """
-        if self._waits:
+        """Write the rows of a batch; None while tasks pause, and where a rule that only Spark judges rejects a row."""
+        if self._paused:
             return None
         spark, stream, judgement = self._by_spark.spark, self._by_spark.stream, self._places.judgement
         decoder = stream.format.decoder
         assert judgement is not None and decoder is not None
         table = self._opened()
         uri = self._by_spark.lake.log(stream)
-        statistics, diverse = _statistics(stream, self._schema)
+        statistics, diverse = _bounded_and_diverse(stream, self._schema)
         report = write_certain(spark, taken, WriteCertain(uri, decoder, judgement, stamps, statistics, diverse))
         staged = delta.staged_files(uri, table, self._schema, report.files)
         payloads = tuple(file.path for file in report.doubtful)
@@ -295,7 +317,7 @@ class _ByTasks:
             judged = self._judged_by_spark(staged, stamps)
             if judged is None:
                 written.discard()
-                self._waits = True
+                self._paused = True
                 return None
             written = replace(written, report=report + judged)
         if payloads:
@@ -305,12 +327,15 @@ class _ByTasks:
             )
         return written
 
-    def tell(self, written: _Written) -> None:
-        """Take note of a batch that Spark has ingested."""
-        self._waits = self._waits and written.report.rejected > 0
+    def resume_after(self, by_spark: _Written) -> None:
+        """End the pause, if Spark has rejected no row of the batch that it ingested."""
+        self._paused = self._paused and by_spark.report.rejected > 0
 
     def _judged_by_spark(self, staged: delta.Staged, stamps: Stamps) -> TaskReport | None:
-        """The counts of Spark over the valid rows that tasks have written; None where a rule does not hold for one."""
+        """The counts that are left to Spark, over the valid rows that tasks have written.
+
+        None where a rule that is left to Spark does not hold for one of these rows.
+        """
         rows = staged.read(self._by_spark.spark).where(F.col("_day").isNotNull())
         refused = [F.count(F.when(broken(rule), 1)).alias(f"rule_{rule.name}") for rule in self._places.rules]
         counted = rows.agg(*refused, *operator_columns(self._counts)).first()
@@ -331,16 +356,16 @@ class _ByTasks:
 
 
 def _payloads(spark: SparkSession, uri: str, paths: Sequence[str], stream: Stream) -> DataFrame:
-    """The payloads that tasks have put aside."""
+    """The payloads in doubt that tasks have put aside in files at `paths` beside the log at `uri`."""
     schema = StructType(_struct(f"_raw binary, _origin {stream.source.origin}, {TYPED} boolean"))
     return read_paths(spark, uri, schema, (), paths)
 
 
 def _check_same(spark: SparkSession, stream: Stream, by_spark: _Written, by_tasks: _Written) -> None:
-    """Refuse what tasks have made of a batch where Spark makes something else of it.
+    """Refuse a batch of which tasks and Spark make different rows or counts.
 
     Raises:
-        LogError: naming the first row, or the count.
+        LogError: naming the first count that differs, or a row that only one of them has.
     """
     for name in ("rows", "rejected", "greatest", "unknown", "late", "unassigned"):
         one, other = getattr(by_spark.report, name), getattr(by_tasks.report, name)
@@ -348,15 +373,15 @@ def _check_same(spark: SparkSession, stream: Stream, by_spark: _Written, by_task
             raise _differs(stream, name, one, other)
     if by_spark.source_times != by_tasks.source_times:
         raise _differs(stream, "source_times", by_spark.source_times, by_tasks.source_times)
-    ones, others = (_texts(each.staged.read(spark)) for each in (by_spark, by_tasks))
-    for first, second, who in ((ones, others, "Spark"), (others, ones, "tasks")):
-        more = first.exceptAll(second).first()
+    spark_rows, task_rows = _texts(by_spark.staged.read(spark)), _texts(by_tasks.staged.read(spark))
+    for rows, others, who in ((spark_rows, task_rows, "Spark"), (task_rows, spark_rows, "tasks")):
+        more = rows.exceptAll(others).first()
         if more is not None:
             raise _differs(stream, "a row", f"{more[0]} (of {who} alone)", "none")
 
 
 def _texts(rows: DataFrame) -> DataFrame:
-    """Each row as one text, but for its place in the batch."""
+    """Each row as one text, without its position in the batch, by which tasks and Spark may differ."""
     origin = rows.schema["_origin"].dataType
     assert isinstance(origin, StructType)
     if _POSITION in origin.names:
@@ -383,8 +408,11 @@ def append_validated(
 ) -> Batch:
     """Stamp `validated` rows with the clock as it is after `head` and append them as the next batch, in one commit.
 
-    The rows are judged by `next_kept_from`; they come from no query. `pinned` is the newest batch of each control
-    stream that the stream pins.
+    They come from no query, and were judged with the first day that `next_kept_from` gives. `counts` as those of
+    `Ingest`; `pinned` is the newest batch of each control stream that the stream pins.
+
+    Raises:
+        FencedError: `head` is not the newest batch of the log.
     """
     stamps = _stamps(stream, head, processed_at)
     written = _BySpark(validated.sparkSession, lake, stream, counts).write_validated(validated, stamps)
@@ -397,9 +425,10 @@ def next_state(head: Batch | None) -> ClockState:
 
 
 def kept_from(head: Batch | None, stream: Stream, stamp: datetime | None) -> date | None:
-    """The first day of which the batch after `head`, which bears the `stamp`, may have valid rows; None for any day.
+    """The first day of which the batch after `head` may have valid rows, by the watermark `stamp` that stamps it.
 
-    It never goes back, whatever is declared: what is dropped by then would come in again as if it were all there is.
+    None for any day. It never goes back, even where a longer retention is declared: the log may have dropped the rows
+    of earlier days, and new rows of such a day would then pass for all rows of it.
     """
     before = None if head is None else head.kept_from
     oldest = None if stream.retention is None else earlier(stamp, interval(stream.retention))
@@ -414,7 +443,7 @@ def next_kept_from(head: Batch | None, stream: Stream) -> date | None:
 def widen_log(spark: SparkSession, lake: Lake, stream: Stream) -> None:
     """Add the declared columns, and fields of structs, that an existing log lacks; its rows read null there.
 
-    A view may read them already.
+    So a view can read them before the first row that has them.
 
     Raises:
         LogError: a column has another type than in the log.
@@ -423,7 +452,7 @@ def widen_log(spark: SparkSession, lake: Lake, stream: Stream) -> None:
 
 
 def log_schema(spark: SparkSession, stream: Stream) -> StructType:
-    """The columns that the next batch of the log will have, whether there is a log by now or not.
+    """The columns of the next batch, by the declaration alone: there need not be a log yet.
 
     Raises:
         DeclarationError: Spark cannot read the columns, or compute a derived one, a rule or the clock's condition.
@@ -432,7 +461,7 @@ def log_schema(spark: SparkSession, stream: Stream) -> StructType:
 
 
 def places_of_ingest(spark: SparkSession, stream: Stream, counts: Mapping[str, OperatorCounts]) -> Places:
-    """Where each part of a stream's ingest is computed, with what its commits count for operators.
+    """The place where each part of a stream's ingest is computed; `counts` as those of `Ingest`.
 
     Raises:
         DeclarationError: as `log_schema` says.
@@ -446,12 +475,12 @@ class _StreamAnalysis(Analysis[Stream]):
 
     @cached_property
     def validate(self) -> RowValidator:
-        """The judge of its parsed rows."""
+        """The judge of the stream's parsed rows, in Spark."""
         return RowValidator(self.of)
 
     @cached_property
     def parsed(self) -> DataFrame:
-        """No row as its format parses them, with the time at which it comes."""
+        """A frame without a row, with the columns that the stream's format parses and the time of ingestion."""
         stream = self.of
         payload = f"_raw binary, _origin {origin_type(stream.source)}"
         try:
@@ -469,7 +498,7 @@ class _StreamAnalysis(Analysis[Stream]):
 
     @cached_property
     def expressions(self) -> DataFrame:
-        """All that is computed of a row."""
+        """Every expression of the stream over `parsed`, as `computed` names them."""
         stream, parsed = self.of, self.parsed
         try:
             expressions = computed(parsed, stream)
@@ -486,7 +515,7 @@ class _StreamAnalysis(Analysis[Stream]):
 
     @cached_property
     def log_schema(self) -> StructType:
-        """The columns of its log."""
+        """The columns of the stream's log."""
         stream, there = self.of, self.parsed.schema
         derived = derived_types(self.expressions.schema, stream)
         own = [StructField(name, derived[name] if name in derived else there[name].dataType) for name in stream.columns]
@@ -518,29 +547,32 @@ def append_heartbeat(
 ) -> Batch:
     """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is.
 
-    `next_memory` is what the source remembers from here on, where this is the end of a part of it (see
-    `Source.after_end`); `pinned` is the newest batch of each control stream that the stream pins.
+    `state` is the clock that the row is stamped with. `end_of_input` says that no row comes any more, so that windows
+    close whatever the clock says. `next_memory` is what the source remembers from here on, where a part of it has come
+    to its end (see `Source.after_end`); `pinned` is the newest batch of each control stream that the stream pins.
+
+    Raises:
+        FencedError: `head` is not the newest batch of the log.
     """
-    origin = f"cast(null as {origin_type(stream.source)})"
     types = delta.schema_of(lake.log(stream))
-    # The table lacks those declared since its last row came.
+    # The table does not have the columns that were declared since its last row came.
     declared = [name for name in stream.columns if name in types.names]
     row = spark.range(1).select(
         *(F.lit(None).cast(types[name].dataType).alias(name) for name in declared),
         F.lit(None).cast("array<string>").alias("_rejected"),
         F.lit(None).cast("binary").alias("_raw"),
-        F.expr(origin).alias("_origin"),
+        F.expr(f"cast(null as {origin_type(stream.source)})").alias("_origin"),
         literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )
-    number, nothing = head.number + 1, BatchSummary({}, 0, now, partitions_end=next_memory is not None)
+    number = head.number + 1
     batch = Batch(
-        number,
-        None,
-        None,
-        state,
-        nothing,
-        stream.clock,
+        number=number,
+        query=None,
+        query_batch=None,
+        state=state,
+        summary=BatchSummary({}, 0, now, partitions_end=next_memory is not None),
+        clock=stream.clock,
         end_of_input=end_of_input,
         source=head.source if next_memory is None else next_memory,
         pins=next_pins(head.pins, pinned),
@@ -553,7 +585,7 @@ def append_heartbeat(
 def stage_batch(frame: DataFrame, lake: Lake, stream: Stream) -> delta.Staged:
     """Write the rows of one batch beside the log, which is created where it is not there yet."""
     _created_log(lake, stream, frame.schema)
-    statistics, diverse = _statistics(stream, frame.schema)
+    statistics, diverse = _bounded_and_diverse(stream, frame.schema)
     return delta.stage(frame, lake.log(stream), statistics=statistics, diverse=diverse)
 
 
@@ -562,20 +594,30 @@ def _created_log(lake: Lake, stream: Stream, schema: StructType) -> DeltaTable:
     return delta.create(lake.log(stream), schema, append_only=True, description=description)
 
 
-def _statistics(stream: Stream, schema: StructType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of the log whose bounds are kept, and those whose values hardly repeat."""
+def _bounded_and_diverse(stream: Stream, schema: StructType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the log whose bounds are kept, and those whose values hardly repeat: see `delta.stage`."""
     return (stream.event_time, "_batch"), (stream.event_time, *_numbers_of_origin(schema))
 
 
+def _numbers_of_origin(schema: StructType) -> list[str]:
+    """The fields of `_origin` that number rows, such as a position or an offset: hardly two rows share one."""
+    origin = schema["_origin"].dataType
+    assert isinstance(origin, StructType)
+    return [f"_origin.{field.name}" for field in origin.fields if isinstance(field.dataType, LongType)]
+
+
 def commit_batch(staged: delta.Staged, lake: Lake, stream: Stream, batch: Batch, txn: delta.Txn | None = None) -> Batch:
-    """Take the staged rows into the log in one commit, which describes them as the `batch`; returns that.
+    """Commit the staged rows to the log, and with them the facts of the `batch`, which is returned.
+
+    `txn` names the Spark batch that the rows come from, if any.
 
     Raises:
-        FencedError: the batch before it is not the newest of the log any more, or not yet.
+        FencedError: the number of the batch is not the next one of the log.
+        LogError: a column has another type than in the log.
     """
 
     def fence(table: DeltaTable) -> None:
-        """The stamp is right only if nothing was appended since the clock was read: a process that slept sees it."""
+        """Refuse a batch that another process came before, because then its stamp is of an older clock."""
         newest = newest_batch(lake, stream, table)
         follows = 0 if newest is None else newest.number + 1
         if batch.number != follows:
@@ -587,10 +629,3 @@ def commit_batch(staged: delta.Staged, lake: Lake, stream: Stream, batch: Batch,
 
     staged.commit(batch.to_json(), late_numbers(batch), fence=fence, txn=txn)
     return batch
-
-
-def _numbers_of_origin(schema: StructType) -> list[str]:
-    """The fields of `_origin` that number rows, such as a position or an offset: hardly two rows share one."""
-    origin = schema["_origin"].dataType
-    assert isinstance(origin, StructType)
-    return [f"_origin.{field.name}" for field in origin.fields if isinstance(field.dataType, LongType)]

@@ -1,6 +1,7 @@
-"""The verdict on parsed rows in Arrow: as `RowValidator` judges them in Spark, or in doubt where that is not certain.
+"""The verdict on parsed rows in Arrow: the one that `RowValidator` gives in Spark, or doubt where that is not certain.
 
-It runs in Python workers, and imports nothing that starts Spark.
+A row in doubt gets no verdict here; Spark judges its payload afterwards. This runs in Python workers, and imports
+nothing that starts Spark.
 """
 
 from __future__ import annotations
@@ -46,26 +47,26 @@ class TimeReasons:
 
     @property
     def missing(self) -> str:
-        """There is none."""
+        """The reason against a row that has no event time."""
         return f"event_time: {self.event_time} is missing"
 
     @property
     def beyond(self) -> str:
-        """It is no instant that a window could have."""
+        """The reason against an event time that no window could hold."""
         return f"event_time: {self.event_time} lies outside the years 100 to 9899"
 
     @property
     def ahead(self) -> str:
-        """It is too long after the row came."""
+        """The reason against an event time too long after the row was ingested."""
         return f"max_ahead: {self.event_time} is more than {self.clock.max_ahead} after its ingestion"
 
     @property
     def behind(self) -> str:
-        """It is too long before the row came."""
+        """The reason against an event time too long before the row was ingested."""
         return f"max_behind: {self.event_time} is more than {self.clock.max_behind} before its ingestion"
 
     def not_kept(self, kept_from: date) -> str:
-        """It is of a day that retention has dropped."""
+        """The reason against an event time of a day before `kept_from`, which retention has dropped."""
         return f"retention: {self.event_time} is of a day before {kept_from}, the first one that the log keeps"
 
 
@@ -76,7 +77,11 @@ def broken_rule(name: str, condition: str) -> str:
 
 @dataclass(frozen=True)
 class Stamps:
-    """Everything that the rows of one batch have in common, and are judged by."""
+    """The values that all rows of one batch have in common, and are judged by.
+
+    `number` is that of the batch, `watermark` the stamp, by which a row is late; rows of days before `kept_from` are
+    rejected, none for that reason where it is None.
+    """
 
     number: int
     ingested_at: datetime
@@ -86,7 +91,10 @@ class Stamps:
 
 @dataclass(frozen=True)
 class JudgedRule:
-    """A rule: where it does not hold, the `reason` against a row of which all columns of `made_of` could be read."""
+    """A rule of the stream, and the `reason` against a row for which it does not hold.
+
+    `made_of`: the columns of the payload that the rule is computed from; where one could not be read, it is not asked.
+    """
 
     reason: str
     holds: ArrowExpression
@@ -95,10 +103,11 @@ class JudgedRule:
 
 @dataclass(frozen=True)
 class JudgedTime:
-    """The event time; `made_of` as of a rule.
+    """The event time, in the column `name`, with the limits that the `clock` sets.
 
-    `sent`: the columns of the payload that it is derived from, of which a row that has them all says that it has a
-    time.
+    `made_of`: the columns of the payload that it is computed from, itself if it is one; where one could not be read,
+    the time is not judged. `sent`: these columns where the time is derived, else none. A row that has values in all of
+    them and yet no time has values of which no time can be made.
     """
 
     name: str
@@ -109,28 +118,34 @@ class JudgedTime:
     def reasons(
         self, time: pa.Array, stamps: Stamps, has_all: Callable[[Sequence[str]], np.ndarray]
     ) -> tuple[list[tuple[np.ndarray, str]], np.ndarray]:
-        """Which rows have which reason against their time, and those of which only Spark says it."""
-        said = TimeReasons(self.name, self.clock)
+        """The reasons against event times, each with a mask of its rows; and a mask of rows whose reason Spark words.
+
+        `time` has the event time of each row. `has_all` tells for each row whether it has a value in all such columns.
+        """
+        reasons = TimeReasons(self.name, self.clock)
         micros, there = _micros(time), _mask(time.is_valid())
         at = to_micros(stamps.ingested_at)
         known = there & (micros >= to_micros(FIRST_EVENT_TIME)) & (micros < to_micros(END_OF_EVENT_TIMES))
-        ahead = known & (micros > at + _length(self.clock.max_ahead))
-        # Of which values none could be made, the reason tells in Spark's words.
+        ahead = known & (micros > at + _interval_micros(self.clock.max_ahead))
+        # The reason quotes the values of which no time could be made, as Spark writes them.
         doubtful = ~there & has_all(self.sent) if self.sent else np.zeros(len(time), bool)
-        found = [(~there, said.missing), (there & ~known, said.beyond), (ahead, said.ahead)]
+        found = [(~there, reasons.missing), (there & ~known, reasons.beyond), (ahead, reasons.ahead)]
         if self.clock.max_behind is not None:
-            behind = known & ~ahead & (micros < at - _length(self.clock.max_behind))
-            found.append((behind, said.behind))
+            behind = known & ~ahead & (micros < at - _interval_micros(self.clock.max_behind))
+            found.append((behind, reasons.behind))
         if stamps.kept_from is not None:
             first = (stamps.kept_from - EPOCH.date()).days
-            # Spark asks for the day of every time that there is.
-            found.append((there & (micros // _MICROS_A_DAY < first), said.not_kept(stamps.kept_from)))
+            # As in Spark, this is a reason beside the others, also against a time that lies beyond.
+            found.append((there & (micros // _MICROS_A_DAY < first), reasons.not_kept(stamps.kept_from)))
         return found, doubtful
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The counts of one operator in the commit: late pairs of a row, and whether the row is in no window."""
+    """The counts of one operator in the commit, as expressions over rows of the log; None for one that is not counted.
+
+    `late`: the number of late pairs of a row; `unassigned`: 1 for a row that is in no window.
+    """
 
     late: ArrowExpression | None
     unassigned: ArrowExpression | None
@@ -138,11 +153,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The rows of which all is certain, as the log has them, with `_day`; and for each row whether it is in doubt.
+    """The verdict on the rows of one Arrow batch.
 
-    `unknown`: per certain row the fields that nobody declared. `moves`: which of them move the clock. `partition`: that
-    of each certain row, none where there is but one. `source_time`: that of each row, also of those in doubt, in
-    microseconds since the epoch.
+    `rows` are the certain rows, with all columns of the log. For each of these, `unknown` has the fields that nobody
+    declared, `moves` is true if it moves the clock, and `partition` names its source partition (None where the source
+    has but one). `late` and `unassigned` are sums over them, by operator.
+
+    For every row of the batch, `doubtful` is true if it is in doubt, and `source_time` is the instant by which the
+    source had it, in microseconds since the epoch.
     """
 
     rows: pa.RecordBatch
@@ -157,11 +175,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judge of one stream's rows.
+    """All that one stream's rows are judged by.
 
-    `payload` names the columns of the format, `derived` has the expressions of the others, all over the parsed rows;
-    `counts`, by operator, are over rows of the log. `is_partial`: rules that are not among `rules` are judged by Spark
-    afterwards, so that a row which is rejected for another reason is in doubt. `types` are those of the log.
+    `payload` names the columns of the format. The expressions are over parsed rows: `derived` of the other columns,
+    `moved_by` of the clock's condition (None where every valid row moves it), `source_time` of the instant by which
+    the source had a row, and `partition` of its source partition (None where there is but one). Only those of
+    `counts`, by operator, are over rows of the log.
+
+    `is_partial`: `rules` are not all, and the others are judged by Spark afterwards, over valid rows alone; a row that
+    is rejected is then in doubt, as one of these may be a further reason against it. `keep_raw`: valid rows keep their
+    payload, too. `types` are those of the log.
     """
 
     payload: tuple[str, ...]
@@ -177,7 +200,7 @@ class Judgement:
     types: pa.Schema
 
     def of(self, parsed: pa.RecordBatch, stamps: Stamps) -> Verdict:
-        """The verdict on rows with `_raw`, `_origin` and what a decoder has added."""
+        """The verdict on `parsed` rows, which have `_raw`, `_origin` and the columns that the decoder has added."""
         judging = _Judging(self, parsed, stamps)
         return judging.verdict()
 
@@ -186,7 +209,7 @@ class _Judging:
     """One batch of rows while it is judged."""
 
     def __init__(self, judgement: Judgement, parsed: pa.RecordBatch, stamps: Stamps) -> None:
-        self._of = judgement
+        self._judgement = judgement
         self._stamps = stamps
         self._number = parsed.num_rows
         self._parsed = dict(zip(parsed.schema.names, parsed.columns, strict=True))
@@ -203,62 +226,64 @@ class _Judging:
 
     def verdict(self) -> Verdict:
         """The verdict on all rows."""
-        of = self._of
+        judgement = self._judgement
         rejected = self._rejected(self._reasons())
-        time = self._values[of.time.name]
+        time = self._values[judgement.time.name]
         micros = _micros(time)
         is_valid = ~_mask(rejected.is_valid())
         known = (micros >= to_micros(FIRST_EVENT_TIME)) & (micros < to_micros(END_OF_EVENT_TIMES))
-        self._values[of.time.name] = _where(known, time)
+        self._values[judgement.time.name] = _null_unless(known, time)
         days = pa.array(micros // _MICROS_A_DAY, pa.int32(), mask=~is_valid).cast(pa.date32())
         moves = is_valid.copy()
-        if of.moved_by is not None:
-            moves &= _mask(self._rows.array_of(of.moved_by))
+        if judgement.moved_by is not None:
+            moves &= _mask(self._rows.array_of(judgement.moved_by))
         unknown = self._parsed[UNKNOWN]
-        whole = self._whole(rejected, unknown, days)
-        partition = None if of.partition is None else self._rows.array_of(of.partition)
-        source_time = self._rows.array_of(of.source_time)
-        counted = Rows(dict(zip(whole.schema.names, whole.columns, strict=True)), self._number)
-        late = {name: counted.array_of(each.late) for name, each in of.counts.items() if each.late is not None}
-        unassigned = {
-            name: counted.array_of(each.unassigned) for name, each in of.counts.items() if each.unassigned is not None
-        }
+        log_rows = self._log_rows(rejected, unknown, days)
+        partition = None if judgement.partition is None else self._rows.array_of(judgement.partition)
+        source_time = self._rows.array_of(judgement.source_time)
+        counted = Rows(dict(zip(log_rows.schema.names, log_rows.columns, strict=True)), self._number)
+        counts = judgement.counts.items()
+        late = {name: counted.array_of(each.late) for name, each in counts if each.late is not None}
+        unassigned = {name: counted.array_of(each.unassigned) for name, each in counts if each.unassigned is not None}
         doubtful = self._doubtful | self._rows.doubtful | counted.doubtful
-        if of.is_partial:
-            # Of a payload that could not be read at all, no rule is asked.
+        if judgement.is_partial:
+            # A row whose payload could not be read at all has no further reason, because no rule is asked about it.
             doubtful |= ~is_valid & ~_mask(self._parsed[UNREADABLE].is_valid())
         certain = pa.array(~doubtful)
-        is_whole = not doubtful.any()
+        all_certain = not doubtful.any()
 
-        def kept(values: pa.Array) -> pa.Array:
-            return values if is_whole else values.filter(certain)
+        def of_certain(values: pa.Array) -> pa.Array:
+            return values if all_certain else values.filter(certain)
 
         return Verdict(
-            whole if is_whole else whole.filter(certain),
-            doubtful,
-            kept(unknown),
-            moves[~doubtful],
-            None if partition is None else kept(partition),
-            source_time,
-            {name: pc.sum(kept(values)).as_py() or 0 for name, values in late.items()},
-            {name: pc.sum(kept(values)).as_py() or 0 for name, values in unassigned.items()},
+            rows=log_rows if all_certain else log_rows.filter(certain),
+            doubtful=doubtful,
+            unknown=of_certain(unknown),
+            moves=moves[~doubtful],
+            partition=None if partition is None else of_certain(partition),
+            source_time=source_time,
+            late={name: pc.sum(of_certain(values)).as_py() or 0 for name, values in late.items()},
+            unassigned={name: pc.sum(of_certain(values)).as_py() or 0 for name, values in unassigned.items()},
         )
 
     def _reasons(self) -> Iterator[tuple[np.ndarray, str | pa.Array]]:
-        """Which rows have a reason, and that reason, or those of all rows, in the order in which a row has them."""
-        of = self._of
+        """Masks of rows, each with the reason against these rows, in the order in which a row lists its reasons.
+
+        A reason is one text for all rows of the mask, or an array with a text for each row of the batch.
+        """
+        judgement = self._judgement
         yield _present(self._parsed[UNREADABLE])
         wrong = self._wrong
-        for name in of.payload:
+        for name in judgement.payload:
             if name in wrong:
                 yield _present(wrong[name])
-        time = self._values[of.time.name]
-        against, doubtful = of.time.reasons(time, self._stamps, self._has_all)
-        is_read = self._is_read(of.time.made_of)
+        time = self._values[judgement.time.name]
+        against_time, doubtful = judgement.time.reasons(time, self._stamps, self._has_all)
+        is_read = self._is_read(judgement.time.made_of)
         self._doubtful |= doubtful & is_read
-        for mask, text in against:
+        for mask, text in against_time:
             yield mask & is_read, text
-        for rule in of.rules:
+        for rule in judgement.rules:
             holds = _mask(self._rows.array_of(rule.holds))
             yield ~holds & self._is_read(rule.made_of), rule.reason
 
@@ -272,12 +297,13 @@ class _Judging:
             places = np.flatnonzero(mask)
             told = [reason] * len(places) if isinstance(reason, str) else reason.take(pa.array(places)).to_pylist()
             for place, text in zip(places.tolist(), told, strict=True):
+                # A dictionary without values is a set that keeps the order.
                 texts.setdefault(place, {})[text] = None
         return pa.array([[*texts[row]] if row in texts else None for row in range(self._number)], _REJECTED)
 
     @cached_property
     def _wrong(self) -> dict[str, pa.Array]:
-        """The reasons against values, by column; without the columns that have none."""
+        """The reasons against values that could not be read, by column; columns without one are left out."""
         wrong = self._parsed[WRONG]
         if wrong.null_count == len(wrong):
             return {}
@@ -285,7 +311,7 @@ class _Judging:
         return {name: reasons for name, reasons in fields.items() if reasons.null_count < len(reasons)}
 
     def _is_read(self, columns: Sequence[str]) -> np.ndarray:
-        """True where all of the payload's `columns` could be read."""
+        """True for the rows of which all of the payload's `columns` could be read, if only as null."""
         read = ~_mask(self._parsed[UNREADABLE].is_valid())
         wrong = self._wrong
         for name in columns:
@@ -294,54 +320,57 @@ class _Judging:
         return read
 
     def _has_all(self, columns: Sequence[str]) -> np.ndarray:
+        """True for the rows that have a value in all of the payload's `columns`."""
         has = np.ones(self._number, bool)
         for name in columns:
             has &= _mask(self._parsed[name].is_valid())
         return has
 
-    def _whole(self, rejected: pa.Array, unknown: pa.Array, days: pa.Array) -> pa.RecordBatch:
-        """The rows as the log has them."""
+    def _log_rows(self, rejected: pa.Array, unknown: pa.Array, days: pa.Array) -> pa.RecordBatch:
+        """All rows, certain or not, with the columns of the log."""
         stamps, raw = self._stamps, self._parsed["_raw"].cast(pa.binary())
-        kept = _mask(rejected.is_valid()) | _mask(unknown.is_valid())
+        needs_raw = _mask(rejected.is_valid()) | _mask(unknown.is_valid())
         given = {
             **self._values,
             "_rejected": rejected,
-            "_raw": raw if self._of.keep_raw else _where(kept, raw),
+            "_raw": raw if self._judgement.keep_raw else _null_unless(needs_raw, raw),
             "_batch": self._constant(stamps.number, pa.int64()),
             INGESTED_AT: self._parsed[INGESTED_AT],
             STAMP: self._constant(stamps.watermark, INSTANT),
             DAY: days,
         }
         columns = [
-            _origin(self._parsed[ORIGIN], field.type) if field.name == ORIGIN else _as(given[field.name], field.type)
-            for field in self._of.types
+            _origin(self._parsed[ORIGIN], field.type) if field.name == ORIGIN else _cast(given[field.name], field.type)
+            for field in self._judgement.types
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._of.types)
+        return pa.RecordBatch.from_arrays(columns, schema=self._judgement.types)
 
     def _constant(self, value: object, type_: pa.DataType) -> pa.Array:
+        """A column with this value in every row."""
         return pa.repeat(pa.scalar(value, type_), self._number)
 
 
 def _present(texts: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """A mask of the rows that have a text, and the texts."""
     return _mask(texts.is_valid()), texts
 
 
 def _mask(values: pa.Array) -> np.ndarray:
-    """True where a boolean value is, and where there is one."""
+    """The boolean values as a mask; null counts as false."""
     known = values if values.null_count == 0 else pc.fill_null(values, False)
     mask: np.ndarray = known.to_numpy(zero_copy_only=False)
     return mask
 
 
 def _micros(instants: pa.Array) -> np.ndarray:
-    """Microseconds since the epoch; some number for no instant that no instant has which may be an event time."""
+    """Microseconds since the epoch; for null a number so small that it is no valid event time."""
     numbers = instants.cast(INSTANT).view(pa.int64())
     micros: np.ndarray = (numbers if numbers.null_count == 0 else pc.fill_null(numbers, -(2**62))).to_numpy()
     return micros
 
 
 def _is_beyond(values: pa.Array) -> np.ndarray:
-    """True for times outside the years 1 to 9999, which Python cannot read."""
+    """True for dates and instants outside the years 1 to 9999, which Python cannot read; false for other types."""
     if pa.types.is_date(values.type):
         numbers, first, last = values.view(pa.int32()), _FIRST_DAY, _LAST_DAY
     elif pa.types.is_timestamp(values.type):
@@ -351,13 +380,14 @@ def _is_beyond(values: pa.Array) -> np.ndarray:
     return _mask(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)))
 
 
-def _where(mask: np.ndarray, values: pa.Array) -> pa.Array:
+def _null_unless(mask: np.ndarray, values: pa.Array) -> pa.Array:
+    """The values, with null wherever the mask is false."""
     if mask.all():
         return values
     return pc.if_else(pa.array(mask), values, pa.scalar(None, values.type))
 
 
-def _as(values: pa.Array, type_: pa.DataType) -> pa.Array:
+def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return values if values.type == type_ else values.cast(type_)
 
 
@@ -365,13 +395,13 @@ def _origin(origin: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
     """The origins with the fields of the log: those that the source does not tell are null."""
     told = dict(zip((field.name for field in origin.type), origin.flatten(), strict=True))
     fields = [
-        _as(told[field.name], field.type) if field.name in told else pa.nulls(len(origin), field.type)
+        _cast(told[field.name], field.type) if field.name in told else pa.nulls(len(origin), field.type)
         for field in type_
     ]
     mask = None if origin.null_count == 0 else origin.is_null()
     return pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask)
 
 
-def _length(text: str) -> int:
-    """An interval in microseconds."""
+def _interval_micros(text: str) -> int:
+    """The length of an interval, such as `1 day`, in microseconds."""
     return interval(text) // MICROSECOND

@@ -144,7 +144,7 @@ class JudgedTime:
 class Counted:
     """The counts of one operator in the commit, as expressions over rows of the log; None for one that is not counted.
 
-    `late`: the number of late pairs of a row; `unassigned`: 1 for a row that is in no window.
+    `late`: the number of late pairs of a row; `unassigned`: true for a row that is in no window.
     """
 
     late: ArrowExpression | None

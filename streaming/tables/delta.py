@@ -1,8 +1,8 @@
-"""Delta tables: created, opened, read, and the one way in which rows get into them.
+"""Delta tables: created, opened, read, and written in two phases.
 
-Spark writes the Parquet files beside the table, and delta-rs commits exactly those. Spark's own commit of a tiny batch
-costs about a second, nearly all of it recomputing the snapshot; this road costs a seventh of it (see spark/FACTS.md,
-Costs).
+First Spark, or its tasks, write Parquet files into the table's folder, which are then `Staged`; then delta-rs commits
+exactly those files. Spark's own commit of a tiny batch costs about a second, nearly all of it recomputing the snapshot;
+this way costs a seventh of that (see spark/FACTS.md, Costs).
 """
 
 from __future__ import annotations
@@ -37,24 +37,30 @@ It is a number in the properties of a table, which every open one has in memory;
 format. It is raised by the release whose tables an earlier one would read wrongly.
 """
 PROPERTY = "tidemark.format"
+"""The property of a table that holds its format."""
 DELTA_CONFIGURATION = {
     # delta-rs's default of 100 makes small appends three times slower.
     "delta.checkpointInterval": "10",
-    # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
-    # Looking for what could be cleaned also makes each commit dearer than the one before.
+    # Commits of a log hold the state of its clock, so only maintenance removes old ones, which archives them first.
+    # With it on, each commit would also look for entries to remove, and cost more than the one before.
     "delta.enableExpiredLogCleanup": "false",
 }
-"""The configuration of Delta's own with which every table is created."""
+"""The properties, of those that Delta defines, with which every table is created."""
 CONFIGURATION = {PROPERTY: str(FORMAT), **DELTA_CONFIGURATION}
-"""With the format beside it: delta-rs takes a property that is not Delta's only where it creates an empty table."""
+"""All properties with which an empty table is created: only then delta-rs takes one that Delta does not define."""
 _ATTEMPTS = 8
 _MARK = "mark"
+"""The key, in the metadata of a commit, of the text of its `Mark`."""
 BEFORE = -1
 """The version of a table that is not there yet."""
 
 
 def exists(uri: str) -> bool:
-    """True if there is a table; a store that is away, or refuses, is a `StoreError`."""
+    """True if there is a table at `uri`.
+
+    Raises:
+        StoreError: the object store cannot be reached, or refuses.
+    """
     with s3.reaching(uri):
         return DeltaTable.is_deltatable(location(uri))
 
@@ -63,7 +69,7 @@ def opened(uri: str, version: int | None = None) -> DeltaTable:
     """The existing table at one `version` or the newest.
 
     Raises:
-        FormatError: a newer release has made it, in a format that this one does not know.
+        FormatError: a newer release wrote it in a format that this one does not know.
     """
     table = DeltaTable(location(uri), version)
     number = table.metadata().configuration.get(PROPERTY, "1")
@@ -80,6 +86,25 @@ def opened(uri: str, version: int | None = None) -> DeltaTable:
     return table
 
 
+def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
+    """The table at one `version` or the newest; None where there is no table, and at the version `BEFORE`.
+
+    Raises:
+        FormatError: as `opened` says.
+    """
+    return opened(uri, version) if version != BEFORE and exists(uri) else None
+
+
+def version_of(uri: str) -> int | None:
+    """The newest version of the table, or None where there is no table."""
+    return None if (table := open_table(uri)) is None else table.version()
+
+
+def schema_of(uri: str) -> StructType:
+    """The columns of an existing table."""
+    return StructType.fromJson(json.loads(opened(uri).schema().to_json()))
+
+
 def opened_or_created(
     uri: str,
     schema: Schema | pa.Schema,
@@ -89,7 +114,7 @@ def opened_or_created(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> DeltaTable:
-    """The table at `uri`, created empty if it is not there yet; `properties` are its own.
+    """The table at `uri`, created empty if it is not there yet; `properties` are added to those of every table.
 
     Raises:
         FormatError: as `opened` says.
@@ -108,14 +133,49 @@ def opened_or_created(
     return opened(uri)
 
 
-def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field]:
-    """The fields of `schema` that the table lacks, nullable, in order, and those that have more fields than there.
+def create(
+    uri: str,
+    schema: StructType,
+    *,
+    append_only: bool,
+    description: str,
+    properties: Mapping[str, str] | None = None,
+) -> DeltaTable:
+    """The table at `uri`, created empty if it is not there yet, with columns of Spark types; see `opened_or_created`.
 
-    A struct, also within arrays and structs, may have fields that the table's lacks, whose old rows read null there,
-    and may lack some that it has.
+    It is partitioned by `_day` where `schema` has that column.
+    """
+    return opened_or_created(
+        uri,
+        Schema.from_json(nullable(schema).json()),
+        description=description,
+        append_only=append_only,
+        partition_by=partition_of(schema.names),
+        properties=properties,
+    )
+
+
+def widen(uri: str, schema: StructType) -> None:
+    """Add the columns of `schema` that the table at `uri` lacks; its rows read null there.
 
     Raises:
-        LogError: the table has a field of that name, which Delta does not tell by case, with another type.
+        LogError: a column has another type than in the table.
+    """
+    table = opened(uri)
+    added = added_columns(table, schema, uri)
+    if added:
+        table.alter.add_columns(added)
+
+
+def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field]:
+    """The columns to add to the table at `uri`, so that it can take rows of `schema`; all are nullable, in order.
+
+    They are those that the table does not have, and structs, also within arrays and structs, with fields that the
+    table's struct does not have: such a column is given with the fields of both. A struct of `schema` may also lack
+    fields that the table's has.
+
+    Raises:
+        LogError: the table has a column of that name, whose case does not count in Delta, with another type.
     """
     stored = StructType.fromJson(json.loads(table.schema().to_json()))
     there = {column.name.lower(): column for column in stored.fields}
@@ -125,8 +185,8 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
         if existing is None:
             lacking.append(Field.from_json(new.json()))
             continue
-        together = _together(existing.dataType, new.dataType) if existing.name == new.name else None
-        if together is None:
+        merged = _merged_type(existing.dataType, new.dataType) if existing.name == new.name else None
+        if merged is None:
             raise LogError(
                 f"the table {uri!r} has the column '{existing.name} {existing.dataType.simpleString()}', and what is "
                 f"to be written has '{new.name} {new.dataType.simpleString()}'. The type of a column stays: give "
@@ -136,12 +196,12 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
                 f"reads both says coalesce(new_{new.name}, {new.name}). To begin anew, move the table and its "
                 "checkpoint away. Nothing was written."
             )
-        if together != existing.dataType:
-            lacking.append(Field.from_json(StructField(new.name, together).json()))
+        if merged != existing.dataType:
+            lacking.append(Field.from_json(StructField(new.name, merged).json()))
     return lacking
 
 
-def _together(one: DataType, other: DataType) -> DataType | None:
+def _merged_type(one: DataType, other: DataType) -> DataType | None:
     """The type that has the fields of both, those of `one` first; None where they differ in anything else."""
     if isinstance(one, StructType) and isinstance(other, StructType):
         names = {each.name.lower(): each for each in one.fields}
@@ -151,47 +211,60 @@ def _together(one: DataType, other: DataType) -> DataType | None:
             if before is None:
                 both[each.name.lower()] = each
                 continue
-            type_ = _together(before.dataType, each.dataType) if before.name == each.name else None
+            type_ = _merged_type(before.dataType, each.dataType) if before.name == each.name else None
             if type_ is None:
                 return None
             both[each.name.lower()] = StructField(each.name, type_)
         return StructType(list(both.values()))
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):
-        elements = _together(one.elementType, other.elementType)
+        elements = _merged_type(one.elementType, other.elementType)
         return None if elements is None else ArrayType(elements)
-    # Of a map delta-rs could not read the old files any more.
+    # Structs within a map get no new fields, because delta-rs could then not read the old files.
     return one if one == other else None
 
 
 def nullable(schema: StructType) -> StructType:
-    """`schema` as a table keeps it: everything may be null, and no metadata."""
-    document = json.loads(schema.json())
+    """`schema` as a table keeps it: everything may be null at every level, and no field has metadata."""
 
-    def relax(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {
-                key: True
-                if key in ("nullable", "containsNull", "valueContainsNull")
-                else {}
-                if key == "metadata"
-                else relax(value)
-                for key, value in node.items()
-            }
-        return [relax(entry) for entry in node] if isinstance(node, list) else node
+    def relaxed(node: Any) -> Any:
+        if isinstance(node, list):
+            return [relaxed(entry) for entry in node]
+        if not isinstance(node, dict):
+            return node
+        document = {key: relaxed(value) for key, value in node.items()}
+        document |= {key: True for key in ("nullable", "containsNull", "valueContainsNull") if key in node}
+        return {**document, "metadata": {}} if "metadata" in node else document
 
-    return StructType.fromJson(relax(document))
+    return StructType.fromJson(relaxed(json.loads(schema.json())))
+
+
+def partition_of(columns: Sequence[str]) -> list[str]:
+    """The columns by which a table with these columns is partitioned: the day, where it has one."""
+    return [DAY] if DAY in columns else []
 
 
 @dataclass(frozen=True)
 class Txn:
-    """The idempotence key of a write: a query writes each of its batches at most once."""
+    """The idempotence key of a write, which Delta keeps: a query `app_id` writes its batch `version` at most once."""
 
     app_id: str
     version: int
 
 
+def is_written(table: DeltaTable, txn: Txn) -> bool:
+    """True if an open table holds the write already, by what Delta keeps of its transactions."""
+    written = table.transaction_version(txn.app_id)
+    return written is not None and written >= txn.version
+
+
+def has_written(uri: str, txn: Txn) -> bool:
+    """True if there is a table at `uri`, and it holds the write already."""
+    table = open_table(uri)
+    return table is not None and is_written(table, txn)
+
+
 def attempts(table: DeltaTable) -> Retrying:
-    """Attempts of a commit: where another one came between, the table is looked at anew before the next."""
+    """The attempts of a commit: after one that lost to another commit, the open table is updated before the next."""
     return Retrying(
         retry=retry_if_exception_type(CommitFailedError),
         stop=stop_after_attempt(_ATTEMPTS),
@@ -203,16 +276,17 @@ def attempts(table: DeltaTable) -> Retrying:
 
 @dataclass(frozen=True)
 class Mark:
-    """By this a commit knows itself again: a store may carry out a request whose answer is lost, and then refuse it.
+    """A random text in a commit, by which a later attempt finds that an earlier one has succeeded after all.
 
-    `since` is the version of the table that the first attempt is for.
+    The store may carry out a request whose answer is lost; the next attempt then fails, because the version is there.
+    `since` is the version of the table that the first attempt starts from.
     """
 
     since: int
     text: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def is_in(self, table: DeltaTable) -> bool:
-        """True if an open table has the commit; nothing is read where nobody has committed since the first attempt."""
+        """True if an open table has the commit; reads only the entries of the versions after `since`."""
         return any(self._is_of(table, version) for version in range(self.since + 1, table.version() + 1))
 
     def _is_of(self, table: DeltaTable, version: int) -> bool:
@@ -224,8 +298,8 @@ class Mark:
 
 
 Fence = Callable[[DeltaTable], None]
-"""Is asked, with the very version of the table that a commit follows, whether this process may still write, and raises
-where it may not."""
+"""A check whether this process may still write: it is called with the table at the very version that a commit follows,
+and raises where another process has taken over."""
 
 
 def unfenced(table: DeltaTable) -> None:
@@ -234,7 +308,10 @@ def unfenced(table: DeltaTable) -> None:
 
 @dataclass(frozen=True)
 class Staged:
-    """`rows` rows in files beside a table, of which nobody knows until they are committed."""
+    """Files in the folder of the table at `uri` that no commit has added yet, so that no reader sees their rows.
+
+    `rows` is the number of these rows, `schema` has their columns.
+    """
 
     uri: str
     rows: int
@@ -242,7 +319,10 @@ class Staged:
     _table: DeltaTable
     _actions: Sequence[AddAction | RemoveAction]
     _replaces: Sequence[tuple[str, str, Any]] | None = None
-    """Partition filters of the rows that the staged ones replace: none for all, with their columns; None for no row."""
+    """Partition filters of the rows of the table that the staged ones replace.
+
+    `()` stands for all rows, and then the columns are replaced, too; None for no row, so that the staged are appended.
+    """
 
     @property
     def paths(self) -> list[str]:
@@ -250,7 +330,7 @@ class Staged:
         return [each.path for each in self._actions]
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The rows as they were written, which costs less than to compute or to keep them."""
+        """The rows, read from the files that were written, which costs less than to compute or cache them."""
         return read_paths(spark, self.uri, self.schema, partition_of(self.schema.names), self.paths)
 
     def with_rows_of(self, other: Staged) -> Staged:
@@ -265,34 +345,36 @@ class Staged:
         fence: Fence = unfenced,
         txn: Txn | None = None,
     ) -> int:
-        """Take the rows into the table in one commit; returns how many they were, 0 where `txn` is there already.
+        """Commit the rows to the table; returns how many they were, 0 where the table holds the write `txn` already.
 
-        The commit `says` JSON values, which go when the history is cleaned; the `numbers` are kept by the table from
-        then on, and `transaction_version` of their names gives them back.
+        `says` are JSON values that describe the commit, in its `userMetadata`; they go when the history is cleaned.
+        `numbers` stay with the table, each as the version of a Delta transaction of that name, until a later commit
+        gives another number; `transaction_version` reads them. `fence` is called before each attempt.
 
         Raises:
             LogError: a column has another type than in the table.
+            FencedError: the `fence` says so.
         """
         table, schema = self._table, self.schema
         mark = Mark(table.version())
         properties = commit_properties(says, numbers or {}, mark, txn)
-        whole = self._replaces == ()
+        replaces_all = self._replaces == ()
         for attempt in attempts(table):
             with attempt:
                 if mark.is_in(table):
                     break
-                # What came between is compaction, which changes no row, or another process, which is for the fence and
-                # the transaction to judge: delta-rs itself would store the same transaction twice.
+                # A commit that came between is a compaction, which changes no row, or one of another process, which
+                # only the fence and `txn` can refuse: delta-rs itself would take the same transaction twice.
                 fence(table)
                 if txn is not None and is_written(table, txn):
                     return 0
-                added = [] if whole else added_columns(table, schema, self.uri)
+                added = [] if replaces_all else added_columns(table, schema, self.uri)
                 if added:
                     table.alter.add_columns(added)
                 table.create_write_transaction(
                     list(self._actions),
                     mode="append" if self._replaces is None else "overwrite",
-                    schema=Schema.from_json(nullable(schema).json()) if whole else table.schema(),
+                    schema=Schema.from_json(nullable(schema).json()) if replaces_all else table.schema(),
                     partition_by=partition_of(schema.names),
                     partition_filters=list(self._replaces) if self._replaces else None,
                     commit_properties=properties,
@@ -310,13 +392,13 @@ def stage(
     diverse: Sequence[str] = (),
     replaces: Sequence[tuple[str, str, Any]] | None = None,
 ) -> Staged:
-    """Write the rows of `frame` beside the existing table at `uri`, as files that a commit can take.
+    """Write the rows of `frame` as files into the folder of the existing table at `uri`, for a commit to add.
 
-    Columns that the table does not have yet are added to it by a commit of their own before; its old rows read null
-    there. A column of the table that `frame` does not have is null in the new rows. `statistics` names the columns
-    whose bounds are kept for file skipping, `diverse` those whose values hardly repeat, so that no time goes into a
-    dictionary of them. The rows replace those that pass the partition filters `replaces`: `()` stands for all rows and
-    all columns, None for no row.
+    Columns that the table does not have yet are added to it by a commit of their own, right before that of the rows;
+    its old rows read null there. A column of the table that `frame` does not have is null in the new rows. `statistics`
+    names the columns whose bounds are kept for file skipping, `diverse` those whose values hardly repeat, so that no
+    time goes into a dictionary of them. The rows replace those that pass the partition filters `replaces`: `()` stands
+    for all rows and all columns, None for no row.
 
     Raises:
         LogError: a column has another type than in the table.
@@ -324,7 +406,7 @@ def stage(
     table = opened(uri)
     if replaces != ():
         added_columns(table, frame.schema, uri)
-    # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
+    # Each attempt has a folder of its own, so that no files of one that died are committed; VACUUM removes those.
     folder = f"data/{uuid.uuid4().hex}"
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
     frame.write.partitionBy(*partition_of(frame.columns)).options(**encoding).parquet(f"{uri}/{folder}")
@@ -333,7 +415,7 @@ def stage(
 
 
 def staged_files(uri: str, table: DeltaTable, schema: StructType, files: Sequence[TaskFile]) -> Staged:
-    """Files that tasks have written beside an open table, with the columns of `schema`, for a commit to take."""
+    """The `files` that tasks have written into the folder of an open table, with the columns of `schema`."""
     return Staged(uri, sum(file.rows for file in files), schema, table, [file.action() for file in files])
 
 
@@ -348,13 +430,14 @@ def commit_files(
     schema: Schema | None = None,
     replaces: Sequence[tuple[str, int]] = (),
 ) -> int:
-    """Take files that tasks have written into the table in one commit; returns how many rows they hold.
+    """Commit the `files`, which tasks have written, to the table; returns how many rows they hold.
 
-    `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files by path and size whose
-    rows go in the same commit. For the rest see `Staged.commit`.
+    `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files of the table, by path
+    and size, that the commit removes. For `says`, `numbers` and `fence` see `Staged.commit`.
 
     Raises:
         RewrittenError: one of the files to be replaced is not in the table any more.
+        FencedError: the `fence` says so.
     """
     table = opened(uri)
     mark = Mark(table.version())
@@ -363,9 +446,9 @@ def commit_files(
             if mark.is_in(table):
                 break
             fence(table)
-            _check_has(table, replaces)
+            _check_still_there(table, replaces)
             table.create_write_transaction(
-                [*(_removed(path, size) for path, size in replaces), *(file.action() for file in files)],
+                [*(_remove_action(path, size) for path, size in replaces), *(file.action() for file in files)],
                 mode=mode,
                 schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
@@ -376,7 +459,8 @@ def commit_files(
     return sum(file.rows for file in files)
 
 
-def _check_has(table: DeltaTable, files: Sequence[tuple[str, int]]) -> None:
+def _check_still_there(table: DeltaTable, files: Sequence[tuple[str, int]]) -> None:
+    """Refuse to replace `files`, by path and size, where one is not in the open table any more."""
     there = set(table.get_add_actions()["path"].to_pylist()) if files else set()
     gone = next((path for path, _ in files if path not in there), None)
     if gone is not None:
@@ -386,7 +470,7 @@ def _check_has(table: DeltaTable, files: Sequence[tuple[str, int]]) -> None:
         )
 
 
-def _removed(path: str, size: int) -> RemoveAction:
+def _remove_action(path: str, size: int) -> RemoveAction:
     now = int(time.time() * 1000)
     return RemoveAction(path=path, data_change=True, deletion_timestamp=now, size=size, partition_values={})
 
@@ -398,36 +482,32 @@ def note(
     numbers: Mapping[str, int],
     fence: Fence = unfenced,
 ) -> None:
-    """A commit without rows, which starts no Spark, and is otherwise as `Staged.commit` says."""
+    """Commit `says` and `numbers` without any rows, as `Staged.commit` does; starts no Spark.
+
+    Raises:
+        FencedError: the `fence` says so.
+    """
     commit_files(uri, [], says=says, numbers=numbers, fence=fence)
-
-
-def partition_of(columns: Sequence[str]) -> list[str]:
-    """The columns by which a table with these columns is partitioned: the day, where it has one."""
-    return [DAY] if DAY in columns else []
-
-
-def is_written(table: DeltaTable, txn: Txn) -> bool:
-    """True if an open table holds this write."""
-    written = table.transaction_version(txn.app_id)
-    return written is not None and written >= txn.version
 
 
 def commit_properties(
     says: Mapping[str, Any], numbers: Mapping[str, int], mark: Mark, txn: Txn | None = None
 ) -> CommitProperties:
-    """The properties of a commit: what it says of itself, and the `numbers` that its table keeps from then on."""
+    """The properties of a commit; for `says`, `numbers` and `txn` see `Staged.commit`."""
     own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
     return CommitProperties(
         custom_metadata={"userMetadata": json.dumps(says), _MARK: mark.text},
         app_transactions=[*own, *(Transaction(name, number) for name, number in numbers.items())] or None,
-        # The commit is for exactly the version that was looked at: compare and swap.
+        # delta-rs must not retry on a newer version, which the fence has not seen.
         max_commit_retries=0,
     )
 
 
 def write_checksum(table: DeltaTable) -> None:
-    """Write the checksum of the version that is open, if it can be written: readers can do without it."""
+    """Write Delta's checksum file of the version that is open, which saves Spark a job when it reads that version.
+
+    Nothing is raised where it cannot be written, because readers can do without it.
+    """
     path = f"{table.table_uri.rstrip('/')}/_delta_log/{table.version():020}.crc"
     with suppress(OSError):
         replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
@@ -465,31 +545,16 @@ def contents(
     filters: Sequence[tuple[str, str, Any]] | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Those rows of a small table that pass all `filters`, such as `("batch", "=", 7)`, without Spark.
+    """The rows of a small table that pass all `filters`, such as `("batch", "=", 7)`, read without Spark.
 
     Filter only by columns of which every file has statistics: where they are missing, delta-rs takes the bounds for
-    null and leaves the file out.
+    null and leaves the file out. `columns` are those to be read, all where it is left out.
     """
     return table.to_pyarrow_table(
         filters=None if filters is None else list(filters),
         columns=None if columns is None else list(columns),
         filesystem=files_of(table),
     )
-
-
-def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
-    """The table at one `version` or the newest, or None where there is no table, which `BEFORE` always is."""
-    return opened(uri, version) if version != BEFORE and exists(uri) else None
-
-
-def version_of(uri: str) -> int | None:
-    """The newest version of the table, or None where there is no table."""
-    return None if (table := open_table(uri)) is None else table.version()
-
-
-def schema_of(uri: str) -> StructType:
-    """The columns of an existing table."""
-    return StructType.fromJson(json.loads(opened(uri).schema().to_json()))
 
 
 def missing_files(table: DeltaTable) -> list[str]:
@@ -499,50 +564,22 @@ def missing_files(table: DeltaTable) -> list[str]:
 
 
 def size(uri: str) -> int:
-    """Bytes of the files in an existing table."""
+    """The bytes of all data files of an existing table."""
     return int(sum(opened(uri).get_add_actions()["size_bytes"].to_pylist()))
 
 
 def row_count(table: DeltaTable | None) -> int:
-    """The rows of an open table, as the statistics of its files tell; none of one that is not there."""
+    """The number of rows of an open table, by the statistics of its files; 0 for a table that is not there."""
     return 0 if table is None else int(sum(pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()))
 
 
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
-    """The table as a batch frame, at one `version` or the newest, whatever is written after this call."""
+    """The table as a batch frame, at one `version` or the newest; what is written after this call is not in it."""
     listed = read_listed(spark, opened(uri, version), uri)
     if listed is not None:
         return listed
     reader = spark.read.format("delta")
     return (reader if version is None else reader.option("versionAsOf", version)).load(uri)
-
-
-def create(
-    uri: str,
-    schema: StructType,
-    *,
-    append_only: bool,
-    description: str,
-    properties: Mapping[str, str] | None = None,
-) -> DeltaTable:
-    """The table at `uri`, created empty if it is not there yet; `properties` are its own.
-
-    It is partitioned by `_day` where `schema` has that column.
-    """
-    return opened_or_created(
-        uri,
-        Schema.from_json(nullable(schema).json()),
-        description=description,
-        append_only=append_only,
-        partition_by=partition_of(schema.names),
-        properties=properties,
-    )
-
-
-def has_written(uri: str, txn: Txn) -> bool:
-    """True if the table already holds this write."""
-    table = open_table(uri)
-    return table is not None and is_written(table, txn)
 
 
 def append(
@@ -559,18 +596,6 @@ def append(
     return stage(frame, uri, statistics=statistics).commit(says or {}, numbers, fence=fence, txn=txn)
 
 
-def widen(uri: str, schema: StructType) -> None:
-    """Add the columns of `schema` that the table at `uri` lacks; its rows read null there.
-
-    Raises:
-        LogError: a column has another type than in the table.
-    """
-    table = opened(uri)
-    added = added_columns(table, schema, uri)
-    if added:
-        table.alter.add_columns(added)
-
-
 def replace_days(
     frame: DataFrame,
     uri: str,
@@ -581,7 +606,10 @@ def replace_days(
     statistics: Sequence[str] = ("window_start",),
     fence: Fence = unfenced,
 ) -> int:
-    """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit."""
+    """Replace the partitions of `days` by the rows of `frame`, which are all of those days, in one commit.
+
+    Returns how many rows there are; for the rest see `stage` and `Staged.commit`.
+    """
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
     return stage(frame, uri, statistics=statistics, replaces=partitions).commit(says or {}, numbers, fence=fence)
 
@@ -595,5 +623,8 @@ def replace_all(
     statistics: Sequence[str] = ("window_start",),
     fence: Fence = unfenced,
 ) -> int:
-    """Replace every row of the table, and its columns, by those of `frame`, in one commit; returns how many rows."""
+    """Replace every row of the table, and its columns, by those of `frame`, in one commit.
+
+    Returns how many rows there are; for the rest see `stage` and `Staged.commit`.
+    """
     return stage(frame, uri, statistics=statistics, replaces=()).commit(says or {}, numbers, fence=fence)

@@ -1,4 +1,7 @@
-"""The contract of what runs an operator, and how it is found by the operator's type."""
+"""The runtime of an operator: the contract that each kind implements, and `runtime_of`, which finds it by type.
+
+`SteppedRuntime` is the base of all kinds whose tables record their progress; `Outputs` tells its steps where to begin.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +29,37 @@ from streaming.sources import UnitTable, check_has_side, unit_table_of
 from streaming.tables import clean_up, delta
 
 Batches = Mapping[str, Sequence[Batch]]
-"""Batches of several logs, by stream."""
+"""Batches of several logs, by the name of the stream; those of each log are in order."""
 ROWS_PER_CORE = 1_000_000
-"""Rows of a log that one step takes at most, so that its memory is bounded however far an operator is behind."""
-_KEPT_FOR = timedelta(hours=1)
-_CLEANED_EVERY = timedelta(minutes=10)
+"""Rows of a log that one step takes at most per core, so that its memory is bounded, however long the backlog."""
+_STATE_KEPT_FOR = timedelta(hours=1)
+_STATE_CLEANED_EVERY = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step that is about to run: the batches of the logs, by stream, that it follows; `run` returns what it wrote."""
+    """A step that is about to run: it follows these `batches`; `run` runs it, and returns its counts."""
 
-    batches: Mapping[str, Sequence[Batch]]
+    batches: Batches
     run: Callable[[], Written]
 
     @property
     def first(self) -> int:
-        """The number by which the step is known, also when it is tried again with more batches: that of its first."""
+        """The least number of its batches, which names the step: it stays when the step is retried with more batches."""
         return min(batches[0].number for batches in self.batches.values() if batches)
 
     @property
     def last(self) -> int:
-        """The number of its last batch."""
+        """The greatest number of its batches."""
         return max(batches[-1].number for batches in self.batches.values() if batches)
 
 
 @dataclass(frozen=True)
 class Written:
-    """The output of a step; state is null where none is kept, `failures` are rows that nobody outside has answered."""
+    """The counts of a step: the `rows` that it wrote, and the size of the state after it, None where none is kept.
+
+    `failures` is the number of rows for which a service outside, such as that of a lookup, gave no answer.
+    """
 
     rows: int
     state_rows: int | None = None
@@ -64,8 +70,9 @@ class Written:
 class OperatorRuntime(ABC):
     """One operator on one lake: how it runs, and how it is read, corrected, maintained, rebuilt and audited.
 
-    It keeps nothing but the two, and what it has read of tables: all state is in them. What is not overridden is right
-    for an operator that has no such thing.
+    All state is in tables; in memory it keeps only the operator, the lake and what it has read of tables. A method
+    with a body here does what is right for a kind of operator that has nothing of the sort, so override it only if
+    yours does. `now` gives the processing time wherever it is a parameter.
     """
 
     operator: Operator
@@ -75,14 +82,17 @@ class OperatorRuntime(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse tables that another declaration made, or another version of the platform.
+        """Refuse to run on tables that another declaration made, or another version of the platform.
 
         Raises:
-            ChangedDeclaration, OperatorError: with the way out.
+            ChangedDeclaration: with the ways to go on.
+            OperatorError: with the ways to go on.
         """
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
-        """Let Spark look at the types of what it computes of logs with these `columns`, by stream; runs nothing.
+        """Let Spark analyze the operator's expressions over logs with these `columns`; runs no query.
+
+        `columns`: by stream, the schema of its log as JSON.
 
         Raises:
             AnalysisException: an expression cannot be computed of these types.
@@ -91,18 +101,19 @@ class OperatorRuntime(ABC):
 
     @abstractmethod
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        """The steps from where its tables are to the newest batches of the logs that it reads, which have to be there.
+        """The steps from the progress of its tables to the newest batches of the logs that it reads, which must exist.
 
-        Each is bounded, and run before the next one is asked for. Idempotent: whatever kills a step, the steps that are
-        asked for afterwards leave the same tables. However the batches are cut into steps, the rows are the same.
+        Each step takes a bounded number of rows, and must be run before the next one is asked for. Steps are
+        idempotent: after a crash in one, the steps that are asked for next leave the same tables. The rows are the same
+        however the batches are cut into steps.
         """
 
     def through(self) -> Mapping[str, int]:
-        """The newest batch of each log up to which its own table follows it, by stream; -1 for none."""
+        """The newest batch of each log that its own table has followed, by stream; -1 for none."""
         return {stream.name: -1 for stream in self.operator.follows}
 
     def waiting(self) -> int:
-        """Rows that wait for it: those of the logs that it has not followed yet; starts no Spark."""
+        """The number of valid rows in batches of the logs that it has not followed yet; starts no Spark."""
         through = self.through()
         behind = (batches_after(self.lake, stream, through[stream.name]) for stream in self.operator.follows)
         return sum(batch.summary.rows - batch.rejected for batches in behind for batch in batches)
@@ -112,27 +123,34 @@ class OperatorRuntime(ABC):
         return None
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
-        """The watermark that makes everything due that is pending over the valid `rows` of a log; None for nothing."""
+        """The latest instant at which something that is pending falls due; None where nothing is pending.
+
+        Pending are open windows and timers, for example. `rows` are the valid rows of the log of `stream`, and
+        `watermark` is where its clock is now.
+        """
         return None
 
     def after_batch(self, spark: SparkSession, batch: Batch, now: Callable[[], datetime]) -> None:
-        """Called after each batch of a drain: what shows the state of things between closings."""
+        """Update tables that show intermediate results, such as open windows; called after each batch of a drain."""
         return None
 
     def keep_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
-        """Called after the steps while the pipeline runs: everything but the operator's own table."""
+        """Bring tables that no step writes closer to `head`, the newest batch, such as a view's updates.
+
+        Called after steps while the pipeline runs.
+        """
         return None
 
     def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
-        """Called at the end of a drain: everything but the operator's own table, up to `head`, the newest batch."""
+        """Bring tables that no step writes up to `head`, the newest batch; called at the end of a drain."""
         return None
 
     def keeps_up_from(self) -> int | None:
-        """The first batch that `keep_up` and `catch_up` lack, which names both; None where there is nothing to do."""
+        """The first batch that `keep_up` and `catch_up` have not followed; None for an operator without such tables."""
         return None
 
     def close(self) -> None:
-        """Let go of what was opened for steps, such as connections: the run is over."""
+        """Close what was opened for steps, such as connections; called at the end of a run."""
         return None
 
     # Reading
@@ -140,13 +158,13 @@ class OperatorRuntime(ABC):
     @property
     @abstractmethod
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        """The frames that people may look at, by name, in an order for people; the first is the one to begin with.
+        """The frames that `tidemark show` prints, by name; the first is the one it prints where no name is given.
 
         A function raises OperatorError where its table is not there.
         """
 
     def unit_table(self, output: str = "") -> UnitTable:
-        """The table of an output, by its suffix, whose rows come in units, so that a stream can follow them.
+        """The table of an `output`, by its suffix, as a stream can follow it, because its rows come in units.
 
         Raises:
             DeclarationError: it has no such output, or rows of this kind cannot be followed.
@@ -158,7 +176,7 @@ class OperatorRuntime(ABC):
         )
 
     def _rows_by_batch(self, output: str) -> UnitTable:
-        """The table of an output with the number of the batch or step in `_batch`."""
+        """The table of an output that has the number of the batch or step in `_batch`, which is the unit."""
         of = self.operator
         check_has_side(of.name, of.kind_name, output, (table.suffix for table in of.tables))
         return UnitTable(
@@ -183,7 +201,7 @@ class OperatorRuntime(ABC):
         return versions_read(self.lake, self.operator)
 
     def first_at(self, spark: SparkSession, version: int) -> DataFrame:
-        """Its own table at a Delta version, as of the batches that the lake is read as of."""
+        """Its own table, which has the first results, at a Delta version that `versions` has given."""
         return delta.read(spark, self.lake.table(self.operator), version)
 
     def corrections_at(self, spark: SparkSession, version: int) -> DataFrame | None:
@@ -195,25 +213,25 @@ class OperatorRuntime(ABC):
         return self.first_at(spark, versions[""])
 
     def watermark_at(self, version: int) -> datetime | None:
-        """The watermark by which its own table at a Delta version is done; None for none, and where that means nothing.
+        """The watermark up to which its own table at a Delta version has all results; of several streams the joint one.
 
-        Of several streams it is that of the joint clock.
+        None before there is one, and for a kind whose results do not depend on a watermark.
         """
         return None
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
-        """The number of late rows of the `logs`, by stream, that it leaves out because the declaration says so."""
+        """The number of late rows of the `logs`, by stream, that it drops because the declaration says so."""
         return 0
 
     def late_per_day(self, spark: SparkSession) -> Mapping[tuple[date, str], int]:
         """The number of late rows by day and by the stream or side that they are of; "" where there is only one.
 
-        Rows count for which it cannot be computed. The logs that it reads are there.
+        A row for which it cannot be computed whether it is late counts, too. All logs that it reads must exist.
         """
         return {}
 
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
-        """In words for people, by heading: how it is computed, why so, and how far it is; its tables need not be there.
+        """The explanation for people, by heading: how and why so it is computed, and its progress; needs no tables.
 
         Raises:
             LogError: a log that it follows is not there yet.
@@ -231,7 +249,7 @@ class OperatorRuntime(ABC):
         return {heading: words for heading, words in told.items() if words}
 
     def described(self, spark: SparkSession) -> Mapping[str, str]:
-        """The part of `explain` about its kind, by heading."""
+        """The lines of `explain` that only this kind of operator has, by heading."""
         return {}
 
     def position(self) -> str:
@@ -247,17 +265,18 @@ class OperatorRuntime(ABC):
     def plan(
         self, spark: SparkSession, logs: Mapping[str, int] | None = None, corrections: int | None = None
     ) -> list[PendingDay]:
-        """The days that need a correction, oldest first: whoever corrects, tells of it or waits for it asks here.
+        """The days that need a correction, oldest first.
 
-        At Delta versions of the `logs`, by stream, and of the `corrections`, or at the newest. Without Spark,
-        `streaming.operators.Backlog` tells it as far as it can be known.
+        `logs` and `corrections` are Delta versions of the logs, by stream, and of the table of corrections; the newest
+        where they are left out. `streaming.operators.Backlog` tells these days without Spark, as far as it can.
         """
         return []
 
     def corrected_through(self, days: Iterable[date]) -> Mapping[date, int] | None:
         """Those of `days` that are corrected, each with the batch up to which its correction goes; starts no Spark.
 
-        None where one batch does not tell that, because it follows several logs, or late rows are of no day of theirs.
+        None where one batch number does not say that: the operator follows several logs, or its late rows do not belong
+        to a day.
         """
         return None
 
@@ -272,7 +291,9 @@ class OperatorRuntime(ABC):
         now: Callable[[], datetime],
         on_day: Callable[[date, int], None] = lambda day, rows: None,
     ) -> dict[date, int]:
-        """Replace the corrections of each of `days`; returns the corrected results per day.
+        """Replace the corrections of each of `days`; returns the number of corrected results per day.
+
+        `on_day` is called with each day and that number, once it is committed.
 
         Raises:
             OperatorError: an operator of this kind has no corrections.
@@ -283,66 +304,70 @@ class OperatorRuntime(ABC):
 
     @abstractmethod
     def pin(self, spark: SparkSession) -> Any:
-        """The versions of its tables now, in a form that `laws` understands."""
+        """The versions of its tables now, for `laws`, which alone knows their type."""
 
     @abstractmethod
     def laws(self, spark: SparkSession, pinned: Any, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
-        """The laws on its `pinned` tables against the `logs` it reads, by stream, which were pinned afterwards."""
+        """Check the laws of its tables against the logs; yields a finding for each law.
+
+        `pinned` is what `pin` gave; the `logs` that it reads, by stream, were pinned after that, so they are no older.
+        """
 
     # Retention
 
     def read_through(self) -> Mapping[str, int]:
-        """The newest batch of each log up to which it has read the rows, also after a crash; -1 for none.
+        """The newest batch of each log that all its tables have followed, so that none follows it again; -1 for none.
 
-        It is at or behind `through`: a table that is written after others may be behind them.
+        It is at or behind `through`: tables that are written one after the other may be at different batches.
         """
         return self.through()
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
-        """The first day of the valid rows of `stream` that it may still need; None where that is all of them.
+        """The first day of which it may still need valid rows of `stream`; None where it may need those of any day.
 
-        It has followed all that the logs have of days before `since`, by stream, no day before them waits for a
-        correction, and no such row comes any more. A stream that is not there may bring rows of any day. Without a
-        session it is as far as that can be told: the day may be earlier, or all days be needed, once there is one.
+        `since`: for each stream a day such that the operator has followed all rows of earlier days, none of these days
+        waits for a correction, and none gets a row any more. A stream that is not in it may bring rows of any day.
+        Without a `spark` session the answer may be too late a day: with one it may be an earlier day, or None.
         """
         return None
 
     def why_all(self, stream: Stream) -> str:
-        """Why any row of `stream` may be needed, where `needs_since` knows no first day: words after its name."""
+        """The reason why `needs_since` gives None for `stream`, as words that follow the operator's name."""
         return "may need any row of it"
 
     def whole_since(self, dropped: Mapping[str, date]) -> date:
-        """The first day of its results all of which follow from rows that the logs still have.
+        """The first day from which on all its results can be computed again from rows that the logs still have.
 
-        `dropped`: per stream the day before which its log has no rows any more; at least one.
+        `dropped`: per stream the day before which retention has removed the rows of its log, for at least one stream.
         """
         return max(dropped.values())
 
     # Erasures
 
     def outlives(self, column: str) -> bool:
-        """True if results may stay published when the rows with a value of `column` leave the logs for good.
+        """True if results may stay published after an erasure of all rows that have some value of `column`.
 
-        Each is of several values, and nothing else is kept of a row.
+        They may where each result is an aggregate over several such values, and no table keeps anything of single rows.
         """
         return False
 
     def keep_without(self, rows: Mapping[str, DataFrame]) -> set[date]:
-        """Keep results as they are without the `rows`, by stream, that leave its logs, and say so to the audit.
+        """Keep the results that the `rows`, by stream, which are erased from its logs, are part of.
 
-        Returns the days of these results; asked for only where they may stay.
+        Their days are noted for the audit, which can no longer compute them again, and returned. Called only where
+        `outlives` is true.
         """
         return set()
 
     # Rebuilding
 
     def refresh(self) -> None:
-        """Forget what was read of its tables: others have taken their place."""
+        """Forget what was read of its tables, as other tables have taken their place."""
         return None
 
 
 def rows_per_day(rows: DataFrame, time: Column, of: Column | None = None) -> dict[tuple[date, str], int]:
-    """The number of `rows` by the day of a time and by what they are `of`, in the order of both."""
+    """The number of `rows` by the day of their `time` and by the text `of`, ordered by both; "" where `of` is None."""
     keys = (F.to_date(time).alias("day"), (F.lit("") if of is None else of).alias("of"))
     return {(row["day"], row["of"]): row["count"] for row in rows.groupBy(*keys).count().orderBy("day", "of").collect()}
 
@@ -372,7 +397,7 @@ def _(of: Operator, lake: Lake, side: str) -> UnitTable:
 
 
 def frame(spark: SparkSession, lake: Lake, operator: Operator, what: str | None = None) -> DataFrame:
-    """The batch frame that `tidemark show` prints by the name `what`; the one to begin with where it is left out.
+    """The batch frame that `tidemark show` prints by the name `what`; the first one of `readable` where it is left out.
 
     Raises:
         DeclarationError: the operator has nothing of that name.
@@ -386,35 +411,32 @@ def frame(spark: SparkSession, lake: Lake, operator: Operator, what: str | None 
 
 
 def whole_since(lake: Lake, operator: Operator) -> date | None:
-    """The first day of its results that can be computed again; None where all can, as no log has lost a day."""
+    """The first day from which on its results can be computed again; None where no log has dropped rows of a day."""
     dropped = dropped_days(lake, operator.reads)
     return runtime_of(operator, lake).whole_since(dropped) if dropped else None
 
 
 def whole_in(lake: Lake, operator: Operator, logs: Mapping[str, LogAtVersion]) -> date | None:
-    """The first day of its results that can be computed again; None where all can, as no log has lost a day.
-
-    `logs`: by stream, at the versions that an audit looks at.
-    """
+    """The first day, as `whole_since` gives it, by the `logs` of an audit, by stream, at the versions that it reads."""
     dropped = {name: log.dropped for name, log in logs.items() if log.dropped is not None}
     return runtime_of(operator, lake).whole_since(dropped) if dropped else None
 
 
 def can_be_compared(since: date | None) -> Column:
-    """True where a result is of a day, by `_day`, that can be computed again."""
+    """True for the results whose `_day` is not before `since`, that is, which can be computed again."""
     return F.lit(True) if since is None else F.col(DAY) >= date_literal(since)
 
 
 def of_kept_days(since: date | None) -> str:
-    """The words that an audit adds to what it compares."""
+    """The words by which an audit says that it compares only results from the day `since` on."""
     return "" if since is None else f"; from {since} on"
 
 
 def check_whole(lake: Lake, operator: Operator, days: Iterable[date]) -> None:
-    """Refuse to compute days again of which the logs have not all rows any more.
+    """Refuse to correct days of which the logs do not have all rows any more.
 
     Raises:
-        OperatorError: what is published of these days stays as it is.
+        OperatorError: there is such a day among `days`.
     """
     since = whole_since(lake, operator)
     gone = [] if since is None else sorted(day for day in days if day < since)
@@ -428,10 +450,10 @@ def check_whole(lake: Lake, operator: Operator, days: Iterable[date]) -> None:
 
 
 def check_can_rebuild(lake: Lake, operator: Operator) -> None:
-    """Refuse to put what can be computed again in place of all that was published.
+    """Refuse to build an operator anew where some of its published results cannot be computed again.
 
     Raises:
-        OperatorError: a log that it reads has lost days; with what can be done.
+        OperatorError: a log that it reads has dropped days; with what can be done.
     """
     since = whole_since(lake, operator)
     if since is not None:
@@ -444,16 +466,16 @@ def check_can_rebuild(lake: Lake, operator: Operator) -> None:
 
 
 class Steps(Protocol):
-    """The steps of one operator in one process, which knows the files of the logs from one to the next."""
+    """The steps of one operator in one process; they keep the file lists of the logs from one step to the next."""
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """The batches to follow, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
+        """The batches to follow, in pieces of at most `most_rows` rows of each log, in order and without a gap.
 
-        Each piece goes on where the one before it ended, without a gap.
+        Follow a piece with `step` before the next one is asked for.
         """
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
-        """Follow one piece.
+        """Follow one piece of `pieces`, and commit to the operator's tables.
 
         Raises:
             FencedError: another process has taken over.
@@ -465,7 +487,10 @@ Stepped = TypeVar("Stepped", bound=Steps)
 
 
 class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
-    """One whose tables say, as `Progress`, how far they are in each log; a kind must only add `_begun` to run."""
+    """The runtime of an operator whose tables record their `Progress` in each log.
+
+    To run, a kind must only add `_begun`.
+    """
 
     operator: Of
 
@@ -501,23 +526,23 @@ class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
         try:
             return steps.step(batches, now)
         except BaseException:
-            # A table that was to be written after others may be behind them: steps that begin anew see to that.
+            # The step may have written only some of its tables; steps that begin anew finish it first.
             self.refresh()
             raise
 
     @abstractmethod
     def _begun(self, spark: SparkSession) -> Stepped:
-        """The steps of this process, ready for the first one."""
+        """New steps for this process, which have finished or repaired what a crashed step left behind."""
 
     def _steps_on(self, spark: SparkSession) -> Stepped:
-        # Kept, because they know the files of the logs.
+        # They are kept, because they remember the file lists of the logs.
         if self._steps is None:
             self._steps = self._begun(spark)
         return self._steps
 
 
 def slices(batches: Sequence[Batch], most_rows: int) -> Iterator[Sequence[Batch]]:
-    """`batches` in order, in pieces of at most `most_rows` rows; a batch with more is a piece of its own."""
+    """`batches` of one log in order, in pieces of at most `most_rows` rows; a batch with more is a piece of its own."""
     begin, rows = 0, 0
     for place, batch in enumerate(batches):
         if place > begin and rows + batch.summary.rows > most_rows:
@@ -529,21 +554,25 @@ def slices(batches: Sequence[Batch], most_rows: int) -> Iterator[Sequence[Batch]
 
 
 def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
-    """The batches to follow, in pieces of at most `most_rows` rows of each log."""
+    """The batches `behind`, which are to follow, in pieces of at most `most_rows` rows of each log.
+
+    Where one log has fewer pieces than another, its batches are empty in the last ones.
+    """
     cut = [slices(batches, most_rows) for batches in behind.values()]
     for piece in zip_longest(*cut, fillvalue=()):
         yield dict(zip(behind, piece, strict=True))
 
 
 def rows_per_step(spark: SparkSession) -> int:
-    """The greatest number of rows of a log that one step takes on all cores of a session."""
+    """The greatest number of rows of each log that one step takes, by the number of cores of the session."""
     return ROWS_PER_CORE * spark.sparkContext.defaultParallelism
 
 
 class Outputs:
-    """The tables that each step of an operator writes one after the other, its own last, because readers go by it.
+    """The tables for people that each step of an operator writes, one commit after the other.
 
-    A step begins where the table `begins_at` is: the operator's own, or the state that it writes after that.
+    The operator's own table is the last of them, because readers go by its progress. The next step begins at the
+    progress of the table with the suffix `begins_at`: the operator's own, or its state, which is written after that.
     """
 
     def __init__(self, lake: Lake, operator: Operator, *, begins_at: str = "") -> None:
@@ -558,54 +587,55 @@ class Outputs:
         return Progress.of(self._operator, delta.open_table(self._lake.table(self._operator, suffix)))
 
     def position(self) -> Progress:
-        """Where the next step begins."""
+        """The progress from which the next step goes on."""
         return self.at(self._begins_at)
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """The batches to follow, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
+        """The batches to follow, in pieces of at most `most_rows` rows of each log, as `Steps.pieces` says.
 
-        Where a step died between two of its commits, the next one ends where that one was to end.
+        Where a step died between two of its commits, its batches come first, and the piece ends where that step was to
+        end.
         """
         position = self.position()
         ahead = self._ahead_of(position)
         if ahead is not None:
-            new = self.behind(position)
-            yield from in_pieces(
-                {name: [each for each in new[name] if each.number <= end] for name, end in ahead.through.items()},
-                most_rows,
-            )
+            behind = self.behind(position)
+            unfinished = {
+                name: [each for each in behind[name] if each.number <= end] for name, end in ahead.through.items()
+            }
+            yield from in_pieces(unfinished, most_rows)
             position = self.position()
         yield from in_pieces(self.behind(position), most_rows)
 
     def behind(self, position: Progress) -> Batches:
-        """The batches of each log that are to be followed from a position on."""
+        """The batches of each log that come after a position."""
         streams = self._operator.follows
         return {each.name: batches_after(self._lake, each, position.through[each.name]) for each in streams}
 
     def _ahead_of(self, position: Progress) -> Progress | None:
-        """Where a table is that is ahead of the others; None where none is."""
+        """The progress of a table that a step has brought further than `position`; None where there is none."""
         others = (self.at(suffix) for suffix in self.suffixes if suffix != self._begins_at)
         return next((table for table in others if position.is_behind(table)), None)
 
 
 def clean_state(uri: str, now: datetime) -> None:
     """Remove the versions of a table of state that are older than an hour, with their files."""
-    clean_up(delta.opened(uri), now - _KEPT_FOR)
-    # An open table remembers the entries that it was read from.
-    table, hours = delta.opened(uri), _KEPT_FOR // timedelta(hours=1)
+    clean_up(delta.opened(uri), now - _STATE_KEPT_FOR)
+    # It is opened again, because the table above still lists the entries that were removed.
+    table, hours = delta.opened(uri), _STATE_KEPT_FOR // timedelta(hours=1)
     if table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
         table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 class StateCleaner:
-    """Cleans a table of state now and then, for whoever steps its operator."""
+    """Cleans the table of state of one operator, at most every ten minutes, between its steps."""
 
     def __init__(self) -> None:
         self._cleaned_at = utc_now()
 
     def after_step(self, uri: str, now: datetime) -> None:
-        """Clean the table at `uri`, if it is there and was not cleaned for ten minutes."""
-        if now - self._cleaned_at >= _CLEANED_EVERY:
+        """Clean the table at `uri`, if it exists and was not cleaned for ten minutes."""
+        if now - self._cleaned_at >= _STATE_CLEANED_EVERY:
             self._cleaned_at = now
             if delta.exists(uri):
                 clean_state(uri, now)

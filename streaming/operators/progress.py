@@ -1,8 +1,10 @@
 """The progress of a table in each of the logs that its operator follows, and its generation: the table records both.
 
-The tables of an operator that was built anew take the place of the old ones all at once. The commit that replaces the
-operator's own table is the one that counts. Its other tables are replaced before, and until then they are read at the
-version that goes with the old generation.
+They are kept as numbers of the table, each the version of a Delta transaction (see `delta.Staged.commit`).
+
+When an operator is built anew, `switching` puts the new tables in place of the old ones, one commit for each table: the
+operator's own is the last, and makes the new generation the one that is read. Until then its other tables, which are
+replaced by then, are read at their last version of the old generation.
 """
 
 from __future__ import annotations
@@ -22,26 +24,39 @@ from streaming.lake import Lake
 from streaming.log import Batch, head
 from streaming.tables import delta
 
-GENERATION, SUPERSEDED, GONE = "generation", "superseded", "gone"
-"""Numbers that a table keeps: its generation, its last version of the one before, 1 if this one has no such table."""
+GENERATION = "generation"
+"""The number that holds the generation of a table."""
 
-BEFORE, CONTINUES = "before.", "continues."
-"""Beginnings of the names of numbers that a table which was built anew keeps: those of the table that it replaced, and
-its own when it had followed as much as that one."""
+SUPERSEDED = "superseded"
+"""The number that holds the last Delta version of a table in the generation before."""
+
+GONE = "gone"
+"""The number that is 1 if the operator has no such table any more in this generation."""
+
+BEFORE_PREFIX = "before."
+"""The prefix of the numbers of the table that a table which was built anew has replaced."""
+
+CONTINUES_PREFIX = "continues."
+"""The prefix of the numbers that a table which was built anew had itself when it had followed as much as that one."""
 
 FORGOTTEN = -1
-"""The value that replaces a number of an older generation, which no table can be without again."""
+"""The value of a number that only an older generation had, because Delta removes no number from a table."""
 
 BORN = "tidemark.generation"
-"""The property of a table that was created in a later generation than the first."""
-_THROUGH, _WATERMARK, NEWEST_BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
-"""The names of the numbers that a table keeps; the first two are of each stream."""
+"""The property that holds the generation in which a table was created, if that is not the first."""
+
+_THROUGH, _WATERMARK = "through.{}", "watermark.{}"
+"""The numbers of each stream: the newest batch of its log that is followed, and the watermark after it."""
+
+NEWEST_BATCH, _ROWS_IN, _KEPT = "batch", "rows_in", "kept"
+"""The numbers that hold `Progress.batch` and the two of `FilterCounts`."""
+
 _OLD_THROUGH, _OLD_WATERMARK, _OLD_WATERMARK_OF = "through", "closed", "closed.{}"
-"""Names that versions before 0.2 gave them in tables of views and keyed functions, of one stream and of several."""
+"""The names of these numbers before 0.2 in tables of views and keyed functions; the last one is for several streams."""
 
 
 def generation_of(table: DeltaTable | None) -> int:
-    """The number of times an open table was replaced by one that was built anew; 0 also where there is none."""
+    """The number of times that an open table was replaced by one that was built anew; 0 where there is no table."""
     if table is None:
         return 0
     number = table.transaction_version(GENERATION)
@@ -49,7 +64,11 @@ def generation_of(table: DeltaTable | None) -> int:
 
 
 def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:
-    """Another table of the operator as it goes with `own`, its own table; None where there is none."""
+    """Another table of the operator, at the newest version of the generation of `own`, the operator's own table.
+
+    None where this generation has no such table. Between the commits of a switch the other table may be of the next
+    generation already.
+    """
     table = delta.open_table(uri)
     if table is None:
         return None
@@ -60,9 +79,10 @@ def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A number of a table that was built anew: what it was `before`, and where the new table `continues` from there.
+    """A number of a table that was built anew: its value in the table before, and in this one at the same progress.
 
-    Each is None where the table did not have the number by then.
+    `before` is the last value in the table that was replaced. `continues` is the value in the new table when it had
+    followed as much as that one, so rows after it come after those of the old table. None where it had no such number.
     """
 
     before: int | None
@@ -70,21 +90,25 @@ class Replaced:
 
     @classmethod
     def of(cls, table: DeltaTable, number: str) -> Self | None:
-        """As an open table tells; None where it was never as far as the one that it replaced."""
-        generation = table.transaction_version(f"{CONTINUES}{GENERATION}")
+        """The `number`, by its name, of an open table; None where it was never as far as the table that it replaced."""
+        generation = table.transaction_version(f"{CONTINUES_PREFIX}{GENERATION}")
         if generation is None or generation != generation_of(table):
             return None
-        before, continues = (table.transaction_version(f"{prefix}{number}") for prefix in (BEFORE, CONTINUES))
-        return cls(*(None if value == FORGOTTEN else value for value in (before, continues)))
+        before = table.transaction_version(f"{BEFORE_PREFIX}{number}")
+        continues = table.transaction_version(f"{CONTINUES_PREFIX}{number}")
+        return cls(None if before == FORGOTTEN else before, None if continues == FORGOTTEN else continues)
 
 
 def is_gone(table: DeltaTable) -> bool:
-    """True if an open table is only there for readers of the generation before."""
+    """True if an open table has no rows in its generation, and is only kept for readers of the one before."""
     return table.transaction_version(GONE) == 1
 
 
 def open_side(lake: Lake, operator: Operator, suffix: str, version: int | None = None) -> DeltaTable | None:
-    """A table of the operator beside its own: at one `version`, or the newest that goes with its own table now."""
+    """A table of the operator beside its own, by its `suffix`; None where it is not there.
+
+    At one Delta `version`, or the newest that goes with its own table now, as `open_beside` says.
+    """
     uri = lake.table(operator, suffix)
     if version is not None:
         return delta.open_table(uri, version)
@@ -92,7 +116,7 @@ def open_side(lake: Lake, operator: Operator, suffix: str, version: int | None =
 
 
 def require_table(lake: Lake, operator: Operator, suffix: str) -> DeltaTable:
-    """The operator's own table, or one beside it, as they go together now.
+    """The operator's own table, with the suffix "", or one beside it as `open_side` finds it.
 
     Raises:
         OperatorError: it is not there yet.
@@ -107,14 +131,14 @@ def require_table(lake: Lake, operator: Operator, suffix: str) -> DeltaTable:
 
 
 def versions_now(lake: Lake, operator: Operator, *others: str) -> dict[str, int]:
-    """The versions of its tables, and of those with the suffixes `others`, as they go together now, by suffix.
+    """The versions of its tables, and of those with the suffixes `others`, that go together now, by suffix.
 
     `delta.BEFORE` for a table that is not there.
     """
     own = delta.open_table(lake.table(operator))
     suffixes = dict.fromkeys((*(spec.suffix for spec in operator.tables), *others))
-    tables = {to: open_beside(own, lake.table(operator, to)) if to else own for to in suffixes}
-    return {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()}
+    tables = {suffix: open_beside(own, lake.table(operator, suffix)) if suffix else own for suffix in suffixes}
+    return {suffix: delta.BEFORE if table is None else table.version() for suffix, table in tables.items()}
 
 
 def built_anew(generation: int) -> str:
@@ -124,14 +148,17 @@ def built_anew(generation: int) -> str:
 
 @dataclass(frozen=True)
 class FilterCounts:
-    """`rows_in` came to the filter, `kept` went through; of a row that is exploded, each element comes to it."""
+    """The counts of a business filter: `rows_in` rows came to it, and it `kept` so many.
+
+    Of a row that is exploded, each element counts as a row.
+    """
 
     rows_in: int = 0
     kept: int = 0
 
     @property
     def removed(self) -> int:
-        """The number of rows that did not go through."""
+        """The number of rows that the filter did not keep."""
         return self.rows_in - self.kept
 
     def __add__(self, other: FilterCounts) -> FilterCounts:
@@ -140,10 +167,12 @@ class FilterCounts:
 
 @dataclass(frozen=True)
 class Progress:
-    """The batches of each stream's log up to `through` are followed; -1 where none is.
+    """The point up to which a table of an operator has followed the logs.
 
-    `watermarks`: each stream's after that batch, null before there is one. `batch` is the newest of the table's own
-    sequence: of one stream that of its log, of several the number of the step. `counts`: what the table's filter did.
+    `through`: by stream, the newest batch of its log that is followed; -1 where none is. `watermarks`: by stream, the
+    watermark after that batch, None before there is one. `batch`: the newest number of the table's own sequence, which
+    over one stream is that of the log's batches, and over several counts the steps. `counts`: those of the table's
+    filter. `generation`: see `generation_of`.
     """
 
     through: Mapping[str, int] = field(default_factory=lambda: FrozenMapping({}))
@@ -154,7 +183,7 @@ class Progress:
 
     @classmethod
     def of(cls, operator: Operator, table: DeltaTable | None) -> Self:
-        """The progress that an open table records; nothing is followed where there is no table yet."""
+        """The progress that an open table of the operator records; where there is no table, nothing is followed yet."""
         streams = [stream.name for stream in operator.follows]
         alone = len(streams) == 1
         number = partial(first_number, table)
@@ -179,24 +208,27 @@ class Progress:
 
     @classmethod
     def at_heads(cls, lake: Lake, operator: Operator, logs: Mapping[str, int] | None = None) -> Self:
-        """Where a table is once it has followed all that is in the logs, at Delta versions by stream or the newest."""
-        at = logs or {}
-        newest = {stream.name: head(lake, stream, at.get(stream.name)) for stream in operator.follows}
+        """The progress of a table that has followed all batches of the logs, at Delta versions by stream or the newest.
+
+        Over several streams its `batch` means nothing, as no steps were taken.
+        """
+        versions = logs or {}
+        newest = {stream.name: head(lake, stream, versions.get(stream.name)) for stream in operator.follows}
         return cls.of(operator, None).after({name: [batch] for name, batch in newest.items() if batch is not None})
 
     @classmethod
     def as_read(cls, lake: Lake, operator: Operator) -> Self:
-        """Where the operator is for whoever reads the lake, which at a cut of the logs has followed all of them."""
+        """The operator's progress for a reader of the lake: at a cut of the logs, it has followed all up to the cut."""
         return cls.now(lake, operator) if lake.cut is None else cls.at_heads(lake, operator)
 
     @property
     def watermark(self) -> datetime | None:
-        """The joint clock: the least of the streams' watermarks, null while one of them has none."""
+        """The watermark of the joint clock: the least of the streams' watermarks, None while one of them has none."""
         return joint_watermark(self.watermarks.values())
 
     @property
     def has_begun(self) -> bool:
-        """True if a batch is followed."""
+        """True if any batch was followed."""
         return any(number >= 0 for number in self.through.values())
 
     def is_behind(self, other: Progress) -> bool:
@@ -204,7 +236,7 @@ class Progress:
         return any(self.through[name] < number for name, number in other.through.items())
 
     def after(self, batches: Mapping[str, Sequence[Batch]]) -> Self:
-        """Where the table is once it has followed these `batches`, by stream, as well; it never goes back."""
+        """The progress once these `batches`, by stream, are followed as well; it never goes back."""
         newest = {name: each[-1] for name, each in batches.items() if each and each[-1].number > self.through[name]}
         through = FrozenMapping({**self.through, **{name: batch.number for name, batch in newest.items()}})
         marks = {name: batch.after.watermark for name, batch in newest.items()}
@@ -216,7 +248,7 @@ class Progress:
         )
 
     def numbers(self) -> dict[str, int]:
-        """All of it as a table keeps it, watermarks in microseconds since the epoch."""
+        """The numbers by which a table keeps this progress, watermarks in microseconds since the epoch."""
         through = {_THROUGH.format(name): number for name, number in self.through.items()}
         marks = {_WATERMARK.format(name): to_micros(mark) for name, mark in self.watermarks.items() if mark is not None}
         counts = {_ROWS_IN: self.counts.rows_in, _KEPT: self.counts.kept}
@@ -224,23 +256,23 @@ class Progress:
         return {**through, **marks, NEWEST_BATCH: self.batch, **counts, **generation}
 
     def told_from(self, before: Self) -> dict[str, object]:
-        """The facts that the commit of a step tells people: where it ends, and where it began."""
+        """The metadata of a step's commit that says `through` which batches it goes, and `after` which it began."""
         if len(self.through) == 1:
             return {"through": max(self.through.values()), "after": max(before.through.values())}
         return {"through": dict(self.through), "after": dict(before.through)}
 
     def fence(self, operator: Operator, table: DeltaTable) -> None:
-        """Refuse to write what follows from here where the table is elsewhere by now.
+        """Refuse a step that begins at this progress where the open table has another one by now.
 
         Raises:
             FencedError: another process has taken over.
         """
-        there = self.of(operator, table)
+        there = Progress.of(operator, table)
         if there != self:
-            raise moved_on(operator, self._beside(there), there._beside(self))
+            raise moved_on(operator, self._distinct_from(there), there._distinct_from(self))
 
-    def _beside(self, other: Progress) -> str:
-        """Where it is, with what tells it from `other`."""
+    def _distinct_from(self, other: Progress) -> str:
+        """The progress in words, with a part in which it differs from `other`."""
         if str(self) != str(other):
             return str(self)
         if self.generation != other.generation:
@@ -256,13 +288,13 @@ class Progress:
 
 
 def first_number(table: DeltaTable | None, *names: str) -> int | None:
-    """The number that an open table keeps under the first of the `names` under which it has one."""
+    """The number that an open table keeps under the first of these `names` that it has; None for none, or no table."""
     numbers = (None if table is None else table.transaction_version(name) for name in names)
     return next((each for each in numbers if each is not None), None)
 
 
 def moved_on(operator: Operator, before: str, there: str) -> FencedError:
-    """The error of a process that has followed an operator up to `before` where its table is `there` by now."""
+    """The error of a process that left the operator's table at `before` and finds it `there`; both are in words."""
     return FencedError(
         f"{operator.kind_name} {operator.name!r} was at {before} and is at {there} now, so another process has taken "
         "over while this one was away. Nothing is lost; let the other one run, or stop it and start again (`tidemark "

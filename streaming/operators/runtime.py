@@ -31,7 +31,7 @@ from streaming.tables import clean_up, delta
 Batches = Mapping[str, Sequence[Batch]]
 """Batches of several logs, by the name of the stream; those of each log are in order."""
 ROWS_PER_CORE = 1_000_000
-"""Rows of a log that one step takes at most per core, so that its memory is bounded, however long the backlog."""
+"""Rows of a log that one step takes at most per core, so that any backlog fits in memory."""
 _STATE_KEPT_FOR = timedelta(hours=1)
 _STATE_CLEANED_EVERY = timedelta(minutes=10)
 

@@ -15,8 +15,8 @@ from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.operators.declaration import DECLARATION, recorded_declaration
 from streaming.operators.progress import (
-    BEFORE,
-    CONTINUES,
+    BEFORE_PREFIX,
+    CONTINUES_PREFIX,
     FORGOTTEN,
     GENERATION,
     GONE,
@@ -58,7 +58,7 @@ def note_caught_up(lake: Lake, operator: Operator) -> None:
             continue
         numbers = numbers_of(built)
         if _through(numbers) == _through(numbers_of(there)):
-            noted = {f"{CONTINUES}{name}": number for name, number in numbers.items()}
+            noted = {f"{CONTINUES_PREFIX}{name}": number for name, number in numbers.items()}
             delta.note(uri, says={"caught_up": _through(numbers)}, numbers=noted)
 
 
@@ -125,17 +125,19 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
 
 def _continued(built: Mapping[str, int], there: Mapping[str, int], generation: int) -> dict[str, int]:
     """The numbers that a table `built` anew keeps of the one that is `there`; none if it was never as far as that."""
-    own = {name: number for name, number in there.items() if not name.startswith((BEFORE, CONTINUES))}
+    own = {name: number for name, number in there.items() if not name.startswith((BEFORE_PREFIX, CONTINUES_PREFIX))}
     then = next((each for each in (_noted(built), built) if _through(each) == _through(own)), None)
     if then is None or not _through(own):
         return {}
-    before = {f"{BEFORE}{name}": number for name, number in own.items()}
-    continues = {f"{CONTINUES}{name}": then.get(name, FORGOTTEN) for name in own}
-    return {**before, **continues, f"{CONTINUES}{GENERATION}": generation}
+    before = {f"{BEFORE_PREFIX}{name}": number for name, number in own.items()}
+    continues = {f"{CONTINUES_PREFIX}{name}": then.get(name, FORGOTTEN) for name in own}
+    return {**before, **continues, f"{CONTINUES_PREFIX}{GENERATION}": generation}
 
 
 def _noted(numbers: Mapping[str, int]) -> dict[str, int]:
-    return {name.removeprefix(CONTINUES): each for name, each in numbers.items() if name.startswith(CONTINUES)}
+    return {
+        name.removeprefix(CONTINUES_PREFIX): each for name, each in numbers.items() if name.startswith(CONTINUES_PREFIX)
+    }
 
 
 def _through(numbers: Mapping[str, int]) -> dict[str, int]:

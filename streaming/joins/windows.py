@@ -82,7 +82,7 @@ ERROR = "_error"
 """The column with why there are no results, beside columns that users have named."""
 
 
-class OfTwoSides(Computation[Of]):
+class TwoSidedComputation(Computation[Of]):
     """The computation of a window join or a co-group, which brings the rows of two sides together.
 
     Pairs also have `_side`, and `_left` or `_right` with the row, null in the other. A pair is late by the clock of the
@@ -219,7 +219,7 @@ class OfTwoSides(Computation[Of]):
         )
 
 
-class _Joins(OfTwoSides[WindowJoined]):
+class _Joins(TwoSidedComputation[WindowJoined]):
     """Pairs of rows of both sides."""
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
@@ -297,7 +297,7 @@ class _Joins(OfTwoSides[WindowJoined]):
         return {"inner": has_left & has_right, "left": has_left, "outer": has_left | has_right}[self.operator.kind]
 
 
-class _CoGroups(OfTwoSides[CoGrouped]):
+class _CoGroups(TwoSidedComputation[CoGrouped]):
     """The results that a function gives for the rows of both sides."""
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
@@ -342,12 +342,12 @@ def _(operator: TwoSided, lake: Lake) -> OperatorRuntime:
 
 
 @computation_of.register
-def _(operator: WindowJoined) -> OfTwoSides[WindowJoined]:
+def _(operator: WindowJoined) -> TwoSidedComputation[WindowJoined]:
     return _Joins(operator)
 
 
 @computation_of.register
-def _(operator: CoGrouped) -> OfTwoSides[CoGrouped]:
+def _(operator: CoGrouped) -> TwoSidedComputation[CoGrouped]:
     return _CoGroups(operator)
 
 

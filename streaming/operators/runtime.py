@@ -45,7 +45,7 @@ class Step:
 
     @property
     def first(self) -> int:
-        """The least number of its batches, which names the step: it stays when the step is retried with more batches."""
+        """The least number of its batches, which names the step: it stays when the step is tried with more batches."""
         return min(batches[0].number for batches in self.batches.values() if batches)
 
     @property

@@ -1,4 +1,8 @@
-"""The way from rows of one log or more to results, as each kind of operator over windows goes it."""
+"""The computation of an operator over windows: rows of its logs become pairs, groups and results.
+
+`Computation` is the contract of each kind of such operators, and `computation_of` finds it by the operator's type. That
+of a view, which has one log, is here; those of window joins and co-groups are in `joins`.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +41,11 @@ Of = TypeVar("Of", bound=OverWindows)
 
 
 class Computation(ABC, Generic[Of]):
-    """Pure functions of the rows of an operator's logs, by stream; steps, corrections and the audit all go this way.
+    """Pure functions from the rows of an operator's logs to its results; steps, corrections and the audit use them all.
 
-    A pair is a valid row and one of its windows: it has the keys, `_window`, `_late`, `_batch` and `_watermark`. Pairs
-    of a key and window become a group, groups become results.
+    A pair is a valid row and one of its windows: it has the keys, `_window`, `_late`, `_batch` and `_watermark`. The
+    pairs of one key and window become a group, and each group becomes a result. Wherever `logs` are a parameter, they
+    are the rows of each log, by the name of the stream.
     """
 
     def __init__(self, operator: Of) -> None:
@@ -48,32 +53,35 @@ class Computation(ABC, Generic[Of]):
 
     @abstractmethod
     def pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
-        """The pairs of all rows that the operator counts."""
+        """The pairs of all rows that the operator counts; where it cannot compute one, a query over them raises."""
 
     @abstractmethod
     def possible_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
-        """The pairs, and those that there may be of rows for which they cannot be computed; it raises for no row."""
+        """The pairs, and possible ones of rows for which pairs cannot be computed; a query over them raises for no row.
+
+        So days with late rows can be told even where some rows fail.
+        """
 
     @property
     def side(self) -> Column | None:
-        """The side that a pair's row is of, in words; None where there is only one."""
+        """The side that the row of a pair comes from, as a word; None for an operator without sides."""
         return None
 
     @abstractmethod
     def is_of(self, stream: Stream) -> Column:
-        """True for the pairs of rows of the stream."""
+        """True for the pairs whose row is from the log of the stream."""
 
     @abstractmethod
     def counted_by(self, stream: Stream) -> str:
-        """A short text that is the same for declarations by which the same pairs of the stream's log are late."""
+        """A fingerprint of the part of the declaration that decides which pairs of the stream's log are late."""
 
     @abstractmethod
     def counts(self, stream: Stream) -> OperatorCounts:
-        """The counts in each commit of the stream's log: the late pairs that its rows are part of."""
+        """The counts for the operator in each commit of the stream's log: late pairs, and rows without a window."""
 
     @abstractmethod
     def group(self, pairs: DataFrame, extra: Mapping[str, Column] | None = None) -> DataFrame:
-        """One row per key and window: these, `extra` aggregates, and what `finish` needs."""
+        """One row per key and window: both, the `extra` aggregates by name, and the columns that `finish` needs."""
 
     @abstractmethod
     def finish(self, groups: DataFrame, *extra: str) -> DataFrame:
@@ -81,34 +89,37 @@ class Computation(ABC, Generic[Of]):
 
     @abstractmethod
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
-        """The late pairs, for people: each with its window, its stamp, its batch, and the columns of the row."""
+        """The late pairs, for people to look at: each with its window, its stamp, its batch, and the row."""
 
     @abstractmethod
     def failed(self, logs: Mapping[str, DataFrame], lake: Lake, at: Progress) -> DataFrame:
-        """Rows and closed windows that cannot be computed, with the error, where the operator is `at`."""
+        """Rows and closed windows that cannot be computed, with the error, by the logs up to the progress `at`."""
 
     @abstractmethod
     def kept(self, results: StructType) -> PartialColumns:
-        """The data kept of pairs whose window is open, by the types of results: `finish` makes them of it, too."""
+        """The aggregates of the pairs of an open window that are kept in state, from which `finish` can make results.
+
+        `results` are the columns of results, because the types decide which aggregates can be kept in parts.
+        """
 
     def results(self, pairs: DataFrame) -> DataFrame:
-        """The results of pairs."""
+        """The results of `pairs`, grouped and finished."""
         return self.finish(self.group(pairs))
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
-        """Those of the corrected groups for which results may be void that were published; None where none can be.
+        """The groups among `late`, those with late pairs, that may make published results void; None where none can.
 
-        Sessions become one, and a function may give nothing for more rows.
+        A late row may join two published sessions into one, and a function may return no result for more rows.
         """
         return late if kind_of(self.operator).merges else None
 
 
 class WindowAnalysis(Analysis[OverWindows]):
-    """An operator over windows and its logs, as Spark sees them."""
+    """The schemas that Spark derives for an operator over windows from the columns of its logs."""
 
     @cached_property
     def computation(self) -> Computation[Any]:
-        """The way from rows to results."""
+        """The computation of the operator."""
         return computation_of(self.of)
 
     @cached_property
@@ -118,19 +129,23 @@ class WindowAnalysis(Analysis[OverWindows]):
 
     @cached_property
     def kept(self) -> PartialColumns:
-        """The data kept of pairs whose window is open."""
+        """The aggregates that are kept of open windows, as `Computation.kept` says."""
         return self.computation.kept(self.results)
 
     @cached_property
     def sessions(self) -> StructType:
-        """The columns of open sessions, where windows merge."""
+        """The columns in which open sessions are kept; only for windows that merge."""
         of_rows = list(self.kept.of_rows)
         return nullable(kind_of(self.of).group(self.computation.pairs(self.inputs), self.of.by, of_rows).schema)
 
 
 @singledispatch
 def computation_of(operator: OverWindows) -> Computation[Any]:
-    """The computation of the operator; `computation_of.register` adds a kind."""
+    """The computation of the operator; `computation_of.register` adds a kind.
+
+    Raises:
+        DeclarationError: none is registered for an operator of this type.
+    """
     raise DeclarationError(
         f"operator {operator.name!r} is a {type(operator).__name__}, whose windows nothing here can compute; register "
         "a Computation for that type with `computation_of.register`."
@@ -138,18 +153,18 @@ def computation_of(operator: OverWindows) -> Computation[Any]:
 
 
 def until(logs: Mapping[str, DataFrame], at: Progress) -> dict[str, DataFrame]:
-    """The rows of the `logs`, by stream, of the batches up to `at`."""
+    """The rows of the `logs`, by stream, that are in batches up to the progress `at`."""
     return {name: rows.where(F.col(BATCH) <= at.through[name]) for name, rows in logs.items()}
 
 
 def is_closed(operator: OverWindows, at: Progress) -> Column:
-    """True where the clock, of several logs the joint one, has passed the end of a pair's or group's window."""
+    """True for pairs or groups whose window is closed at the watermark of `at`: with several logs, the joint one."""
     if at.watermark is None:
         return F.lit(False)
     return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
 
 
-class OfView(Computation[Windowed]):
+class ViewComputation(Computation[Windowed]):
     """The computation of a view, which has one log."""
 
     def pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
@@ -189,46 +204,49 @@ class OfView(Computation[Windowed]):
         return late_pairs(logs[self.operator.of.name], self.operator).select(*columns)
 
     def failed(self, logs: Mapping[str, DataFrame], lake: Lake, at: Progress) -> DataFrame:
-        """The rows that the view cannot compute, and the closed windows that its function cannot.
+        """The rows that the view cannot compute, and the closed windows for which its function fails.
 
-        `error`, `row` as JSON (of a window its key), `window_start` and `window_end` (null for a row), `_at`, `_batch`
-        and `_origin` (null for a window), `_day`. A window is of its rows in time, or of all where late ones are
-        corrected.
+        The columns are `error`, `row` as JSON (for a window its key), `window_start` and `window_end` (null for a row),
+        `_at`, `_batch` and `_origin` (null for a window), and `_day`. A window is computed from its rows in time, and
+        where late ones are corrected also from all of its rows.
         """
         log = logs[self.operator.of.name]
-        told = self._failed_rows(log)
+        failures = self._failed_rows(log)
         if self.operator.function is not None:
-            told = told.unionByName(self._failed_windows(log, lake, at))
-        return told.orderBy(BATCH, ORIGIN, "window_start", "row")
+            failures = failures.unionByName(self._failed_windows(log, lake, at))
+        return failures.orderBy(BATCH, ORIGIN, "window_start", "row")
 
     def _failed_rows(self, log: DataFrame) -> DataFrame:
         view = self.operator
         error = failure(view)
-        instant = F.lit(None).cast("timestamp")
-        told = valid(log).select(
+        no_instant = F.lit(None).cast("timestamp")
+        rows = valid(log).select(
             (F.lit(None).cast("string") if error is None else error).alias("error"),
             as_json(F.col(f"`{name}`") for name in view.of.columns).alias("row"),
-            instant.alias("window_start"),
-            instant.alias("window_end"),
+            no_instant.alias("window_start"),
+            no_instant.alias("window_end"),
             F.col(f"`{view.of.event_time}`").alias(AT),
             BATCH,
             ORIGIN,
             DAY,
         )
-        return told.where(F.col("error").isNotNull())
+        return rows.where(F.col("error").isNotNull())
 
     def _failed_windows(self, log: DataFrame, lake: Lake, at: Progress) -> DataFrame:
         view = self.operator
         assert view.function is not None
         counted = self.pairs(until({view.of.name: log}, at))
         closed = is_closed(view, at)
-        parts = [counted.where("not _late"), *([counted] if view.corrected else [])]
+        in_time = counted.where("not _late")
+        # Late rows may make the function fail, or mend it, so a corrected window is computed both ways.
+        inputs = [in_time, counted] if view.corrected else [in_time]
         keys = (*view.by, WINDOW)
         errors = [
-            errors_of(view.function, members(self.group(part).where(closed), view).where("_copy = 1"), keys)
-            for part in parts
+            # Of rows that agree in the columns of `distinct`, only the first one counts.
+            errors_of(view.function, members(self.group(each).where(closed), view).where("_copy = 1"), keys)
+            for each in inputs
         ]
-        told = reduce(DataFrame.unionByName, errors).select(
+        windows = reduce(DataFrame.unionByName, errors).select(
             F.col(ERROR).alias("error"),
             as_json(F.col(f"`{name}`") for name in view.by).alias("row"),
             F.col(f"{WINDOW}.start").alias("window_start"),
@@ -238,9 +256,9 @@ class OfView(Computation[Windowed]):
             F.lit(None).cast(log.schema[ORIGIN].dataType).alias(ORIGIN),
             F.to_date(f"{WINDOW}.start").alias(DAY),
         )
-        return told.where(can_be_compared(whole_since(lake, view))).distinct()
+        return windows.where(can_be_compared(whole_since(lake, view))).distinct()
 
 
 @computation_of.register
 def _(operator: Windowed) -> Computation[Windowed]:
-    return OfView(operator)
+    return ViewComputation(operator)

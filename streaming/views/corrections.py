@@ -1,4 +1,7 @@
-"""Corrections: the windows of a day that have late pairs, recomputed from all their rows and put in place whole."""
+"""Corrections: the windows of a day that have late pairs, recomputed from all their rows.
+
+`plan` tells the days that need one, and `correct` computes it; all corrections of a day are replaced in one commit.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,16 @@ from streaming.views.computation import computation_of, is_closed, until
 from streaming.views.results import in_lateness, kind_of, last_end, retract_others
 
 _LATE_ROWS = "_late_rows"
+"""The column of a correction that counts the late pairs in its window."""
 
 
 def logs_of(
     spark: SparkSession, lake: Lake, operator: OverWindows, versions: Mapping[str, int] | None = None
 ) -> dict[str, DataFrame]:
-    """The rows of its logs as batch reads, by stream, at Delta `versions` or the newest.
+    """The rows of the operator's logs as batch frames, by stream, at Delta `versions` or the newest.
 
     Raises:
-        LogError: one of them has no log yet.
+        LogError: one of the streams has no log yet.
     """
     at = versions or {}
     return {stream.name: read_log(spark, lake, stream, at.get(stream.name)) for stream in operator.reads}
@@ -57,13 +61,14 @@ def plan(
 ) -> list[PendingDay]:
     """The days that need a correction, oldest first; none while one of two streams has no log yet.
 
-    The versions, of logs by stream, pin what is known of late pairs, and as corrected. A day with late rows for which
-    it cannot be computed whether they count is one of them: its correction tells why. Pairs that are dropped, or that
-    the stream process corrects by itself, wait for nobody, and neither do days of which rows were dropped by the
-    retention of a log.
+    `log_versions`, by stream, and `corrections_version` are Delta versions at which the logs and the table of
+    corrections are read; the newest where they are left out. A day is also among them if it has late rows for which it
+    cannot be computed whether they count: its correction fails, and says why. No day needs a correction for pairs that
+    are dropped by the declaration, or that the stream process publishes itself as updates, and none does of which rows
+    were dropped by the retention of a log.
 
     Raises:
-        LogError: the one stream has no log yet.
+        LogError: the operator has one stream, which has no log yet.
     """
     there = all(delta.exists(lake.log(stream)) for stream in operator.reads)
     if not operator.corrected or (operator.joins_clocks and not there):
@@ -78,18 +83,20 @@ def plan(
 def pending(
     logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress, corrections: DeltaTable | None
 ) -> list[PendingDay]:
-    """The days that need a correction by the `logs` up to `at`, given the open table of corrections.
+    """The days that need a correction by the `logs` up to `at`, given the open table of corrections, if there is one.
 
-    A day waits if late pairs are newer than its correction, or if a window that has some was open when the day was
-    corrected, and has closed since. Batch numbers are those of the log that is further behind.
+    A day needs one if late pairs are newer than its correction, or if a window that has some was open when the day was
+    corrected, and has closed since. With two logs, the batch numbers of a day are those of the log of which its
+    correction lacks more batches.
     """
     ended = ended_since(operator, at, corrections)
     entries = []
     for row in late_days(until(logs, at), operator, at).collect():
         day, corrected = row["day"], Corrected.of(operator, row["day"], corrections)
-        # A stream that comes in on both sides, by other keys, may have brought late pairs on one of them only.
+        # A log that brought no late pair of the day has no newest batch.
         newest = {name: batch for name, batch in row["newest"].asDict().items() if batch is not None}
         if day in ended or (operator.joins_clocks and _has_closed(operator, row["closed"], corrected)):
+            # A window has closed without a newer late pair, so the correction is to go through all batches.
             newest = dict(at.through)
         entry = corrected.pending(day, row["late_pairs"], newest)
         if entry is not None:
@@ -98,14 +105,17 @@ def pending(
 
 
 def late_days(logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress) -> DataFrame:
-    """Days with late pairs: how many, the `newest` batch of each log that brought one, the latest end that is closed.
+    """The days that have late pairs, a row for each `day`, in order.
 
-    Windows that are open wait until they are closed, as what is late by its own clock may be early by the joint one;
-    but sessions, because a late row may have joined one still open with one that was published. It may also move the
-    start of a session to an earlier day, so a session counts on each of its days.
+    `late_pairs` is their number, `newest` a struct with the newest batch of each log that brought one (null for none),
+    and `closed` the latest end of their windows that is closed, in microseconds since the epoch.
+
+    Open windows are left out until they close, because a row that is late by its own log's clock may still be in time
+    by the joint one. Open sessions are not: a late row may have joined one with a session that was published. It may
+    also have moved the start of a session to an earlier day, so a session counts on each of its days.
     """
     computation, late, end = computation_of(operator), F.col("_late"), F.col(f"{WINDOW}.end")
-    of, closed = computation.possible_pairs(logs), is_closed(operator, at)
+    all_pairs, closed = computation.possible_pairs(logs), is_closed(operator, at)
     newest = {
         f"_newest_{place}": F.when(late & computation.is_of(stream), F.col(BATCH))
         for place, stream in enumerate(operator.reads)
@@ -113,14 +123,15 @@ def late_days(logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress
     if kind_of(operator).merges:
         counted = {"late_pairs": F.count_if(late), "_watermark": F.max(F.when(late, F.col("_watermark")))}
         counted |= {name: F.max(batch) for name, batch in newest.items()}
-        groups = kind_of(operator).group(of, operator.by, [column.alias(name) for name, column in counted.items()])
+        aggregates = [column.alias(name) for name, column in counted.items()]
+        groups = kind_of(operator).group(all_pairs, operator.by, aggregates)
         windows, days = groups.where("late_pairs > 0"), days_of_session()
     else:
         columns = (batch.alias(name) for name, batch in newest.items())
-        windows = of.where(late & closed).select(WINDOW, "_watermark", F.lit(1).alias("late_pairs"), *columns)
+        windows = all_pairs.where(late & closed).select(WINDOW, "_watermark", F.lit(1).alias("late_pairs"), *columns)
         days = F.to_date(f"{WINDOW}.start")
     if operator.updated:
-        # An update counts all rows so far, also those that came too late for one of their own.
+        # The stream process itself publishes an update for a late row within the allowed lateness.
         windows = windows.where(~in_lateness(operator, end, F.col("_watermark")))
     by_stream = [F.max(name).alias(stream.name) for name, stream in zip(newest, operator.reads, strict=True)]
     newest_batches = F.struct(*by_stream).alias("newest")
@@ -133,15 +144,15 @@ def late_days(logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress
 
 
 def days_of_session() -> Column:
-    """A row for each day that a session is part of."""
+    """A generator column with each day from the start to the end of a session, which makes a row of each."""
     return F.explode(F.sequence(F.to_date(f"{WINDOW}.start"), F.to_date(f"{WINDOW}.end")))
 
 
 def ended_since(operator: OverWindows, at: Progress, corrections: DeltaTable | None) -> set[date]:
-    """Days with a session that was still open when it was corrected and has ended by the clock `at`.
+    """The days with a session that was still open when the day was corrected, and is closed at `at`; starts no Spark.
 
-    Starts no Spark. None where windows do not merge: they end when their bounds say. So it is where the stream process
-    itself publishes sessions with late rows once they are closed.
+    A retracted correction stands for such a session. There are none where windows do not merge, because only closed
+    ones are corrected, nor where the stream process itself publishes updates for late rows of closed sessions.
     """
     if not operator.window.merging or operator.updated or corrections is None or at.watermark is None:
         return set()
@@ -151,11 +162,14 @@ def ended_since(operator: OverWindows, at: Progress, corrections: DeltaTable | N
 
 
 def _has_closed(operator: OverWindows, latest_end: int | None, corrected: Corrected) -> bool:
-    """True if the latest end of a closed window was not closed when the day was corrected."""
+    """True if the last of a day's closed windows was still open when the day was corrected.
+
+    `latest_end` is in microseconds since the epoch, None where no window is closed.
+    """
     if latest_end is None or not corrected.has_begun:
         return False
-    then = corrected.watermark
-    return then is None or from_micros(latest_end) > operator.window.closed_by(then)
+    watermark_then = corrected.watermark
+    return watermark_then is None or from_micros(latest_end) > operator.window.closed_by(watermark_then)
 
 
 def correct(
@@ -166,16 +180,18 @@ def correct(
     now: Callable[[], datetime],
     on_day: Callable[[date, int], None] = lambda day, rows: None,
 ) -> dict[date, int]:
-    """Replace the corrections of each of `days`, one commit a day; returns the corrected results per day.
+    """Replace the corrections of each of `days`, one commit a day; returns the number of corrected results per day.
 
-    Idempotent and restartable: a day is a function of the logs up to the batches that the commit names.
+    `on_day` is called with each day and that number, once it is committed. This is idempotent and can be restarted: the
+    corrections of a day depend only on the logs up to the batches that the commit names. `now` gives the processing
+    time, for `_corrected_at`.
 
     Raises:
         LogError: one of the streams has no log yet.
         OperatorError: late rows are dropped by the declaration, or rows of a day were dropped by a log's retention.
-        ChangedDeclaration: it is not the one that made the tables.
+        ChangedDeclaration: the tables were made by another declaration.
         FencedError: the tables were built anew meanwhile.
-        CorrectionsFailed: days for which something cannot be computed, once all others are corrected.
+        CorrectionsFailed: some days could not be computed; raised once all others are corrected.
     """
     if not operator.corrected:
         raise OperatorError(
@@ -186,12 +202,12 @@ def correct(
     check_declaration(lake, operator)
     days = set(days)
     check_whole(lake, operator, days)
-    # The logs last: they then hold every batch up to those that the correction is said to go through.
+    # The logs are opened after the heads are read, so that they hold every batch of `at`.
     at = Progress.at_heads(lake, operator)
     logs = logs_of(spark, lake, operator)
 
     def correct_day(day: date) -> int:
-        rows = correction(_rows_of_sessions(logs, operator, day), operator, day, at)
+        rows = correction(_logs_for_day(logs, operator, day), operator, day, at)
         rows = rows.withColumn("_corrected_at", literal(now()))
         return delta.replace_days(
             rows,
@@ -205,8 +221,8 @@ def correct(
     return each_day(operator, days, correct_day, on_day)
 
 
-def _rows_of_sessions(logs: Mapping[str, DataFrame], operator: OverWindows, day: date) -> Mapping[str, DataFrame]:
-    """Rows up to the end of the last session of the day: what fails for a later one is not of the day."""
+def _logs_for_day(logs: Mapping[str, DataFrame], operator: OverWindows, day: date) -> Mapping[str, DataFrame]:
+    """The `logs`; of sessions only rows up to the end of the last one of the day, so that no later row can fail it."""
     if not operator.window.merging:
         return logs
     near = {name: rows.where(operator.window.rows_for_day(day)) for name, rows in logs.items()}
@@ -215,18 +231,19 @@ def _rows_of_sessions(logs: Mapping[str, DataFrame], operator: OverWindows, day:
 
 
 def correction(logs: Mapping[str, DataFrame], operator: OverWindows, day: date, at: Progress) -> DataFrame:
-    """The correction of one day as a pure function of the `logs`, by stream, up to `at`.
+    """The corrections of one day, as a pure function of the `logs`, by stream, up to `at`.
 
-    The operator's columns, `_late_rows` (late pairs in the window), `_retracted`, the batches up to which rows are
-    counted, `_day`. A retracted row has no values: it stands for results that are void, of a window for which there are
-    none, or of a session that a late row has joined to one still open.
+    Their columns are those of the operator, `_late_rows` (the late pairs in the window), `_retracted`, the batch of
+    each log up to which rows are counted, and `_day`. A retracted row has no values. It says that published results of
+    its window are void: there are none by all rows, or it is a session that a late row has joined to one still open.
     """
     computation, known = computation_of(operator), until(logs, at)
     near = {each.name: known[each.name].where(_of_day(each, operator, day)) for each in operator.reads}
     merges, closed = kind_of(operator).merges, is_closed(operator, at)
-    of_day = (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col(_LATE_ROWS) > 0)
+    late_of_day = (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col(_LATE_ROWS) > 0)
     groups = computation.group(computation.pairs(near), {_LATE_ROWS: F.count_if("_late")})
-    late = groups.where(of_day if merges else of_day & closed)
+    # An open session has no result yet, but is kept among these, as it may make published ones void.
+    late = groups.where(late_of_day if merges else late_of_day & closed)
     results = computation.finish(late.where(closed) if merges else late, _LATE_ROWS)
     results = results.withColumn(RETRACTED, F.lit(False))
     voidable = computation.voidable(late)
@@ -237,6 +254,7 @@ def correction(logs: Mapping[str, DataFrame], operator: OverWindows, day: date, 
 
 
 def _of_day(stream: Stream, operator: OverWindows, day: date) -> Column:
+    """True for the rows of the stream's log that may be in a window that starts on the day."""
     window = operator.window
     return window.rows_for_day(day) & window.may_start_on(day, F.col(f"`{stream.event_time}`"))
 
@@ -244,22 +262,24 @@ def _of_day(stream: Stream, operator: OverWindows, day: date) -> Column:
 def read_corrections(
     spark: SparkSession, lake: Lake, operator: OverWindows, version: int | None = None
 ) -> DataFrame | None:
-    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table.
+    """The corrections as a batch frame, at one Delta `version` or the newest; None while there is no such table.
 
-    As of batches of the logs they are computed: those that all late rows up to them call for. Those of days that a log
-    has dropped since are read: no batch brought a row of them that they had not counted.
+    If the lake is read at a cut of its logs, they are computed for all days with late rows up to the cut. Only those of
+    days that a log has dropped since are read from the table: no batch can have brought rows that they do not count.
     """
     if lake.cut is not None:
-        return _called_for(spark, lake, operator)
+        return _computed(spark, lake, operator)
     return _stored(spark, lake, operator, version)
 
 
 def _stored(spark: SparkSession, lake: Lake, operator: OverWindows, version: int | None = None) -> DataFrame | None:
+    """The corrections as the table has them; None where there is no table."""
     table = open_side(lake, operator, CORRECTIONS, version)
     return None if table is None else delta.read(spark, lake.corrections(operator), table.version())
 
 
-def _called_for(spark: SparkSession, lake: Lake, operator: OverWindows) -> DataFrame | None:
+def _computed(spark: SparkSession, lake: Lake, operator: OverWindows) -> DataFrame | None:
+    """The corrections at the cut at which the lake is read; None where there is none."""
     if not operator.corrected:
         return None
     at, logs = Progress.at_heads(lake, operator), logs_of(spark, lake, operator)
@@ -273,9 +293,9 @@ def _called_for(spark: SparkSession, lake: Lake, operator: OverWindows) -> DataF
 
 
 def corrected_through(lake: Lake, view: Windowed, days: Iterable[date]) -> dict[date, int]:
-    """Those of `days` that are corrected, each with the batch up to which its correction goes.
+    """The corrected ones of `days`, each with the batch up to which its correction counts rows; starts no Spark.
 
-    The table itself keeps these numbers, so that no commit is read.
+    The table keeps these numbers (see `corrected_numbers`), so its history need not be read.
     """
     table = open_side(lake, view, CORRECTIONS)
     through = {day: Corrected.of(view, day, table).through[view.of.name] for day in days}

@@ -1,4 +1,8 @@
-"""The next batch of a delivery: dead letters or days that somebody asked for, or the rows that follow."""
+"""The next batch of a delivery: dead letters or days that somebody asked for, or the rows that follow.
+
+Below `Cutting` are the requests for days, which the ledger keeps as numbers, and the rules for which deliveries and
+days one may be made.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +40,18 @@ from streaming.lake import Lake
 from streaming.tables import days_of, delta
 
 _SKIPPED_EVERY = timedelta(minutes=1)
-_NEWEST = "requests"
+_NEWEST_REQUEST = "requests"
+"""The number, in the table of the ledger, of the newest request for days."""
 _DAY = timedelta(days=1)
 _NAMED = 5
+"""The number of days that an error text names at most."""
 
 
 class Cutting:
-    """Cuts the batches of a delivery; whoever delivers writes each into the ledger before it is sent."""
+    """Cuts the batches of a delivery; `DeliveryRuntime` records each in the ledger before it is sent.
+
+    `now` gives the processing time; `command` begins the command that error texts propose.
+    """
 
     def __init__(
         self,
@@ -65,17 +74,20 @@ class Cutting:
 
     @property
     def has_rows_waiting(self) -> bool:
-        """True if rows wait for a batch to be full."""
+        """True if rows were found that wait until a batch is full, or they have waited long enough."""
         return self._waiting_since is not None
 
     def forget(self) -> None:
-        """Read everything anew."""
+        """Forget the rows that were read ahead, and the batch that was cut, so that all is read anew."""
         self._reader = Reader(self._outbox, self._delivery, self._command)
-        self._days: _DaysReader | None = None
+        self._days_reader: _DaysReader | None = None
         self._cut: Slice | None = None
 
     def next(self, spark: SparkSession, ledger: Ledger, *, all_of_it: bool) -> Ledger | None:
         """The next state of the ledger: with a batch planned, or further on without one; None if nothing is due.
+
+        Dead letters that are to be sent again come first, then days that were asked for, then new rows. With
+        `all_of_it` these wait for no full batch.
 
         Raises:
             ChangedDeclaration: the table was built anew meanwhile.
@@ -84,27 +96,27 @@ class Cutting:
         dead = self._dead_letters.to_send_again(ledger.generation, ledger.delivered)
         if dead:
             return ledger.plan_retry(*first_of(dead, self._delivery.most_rows))
-        asked = _next_asked(self._ledger.uri, ledger.answered)
-        if asked is not None:
-            return self._again(spark, ledger, asked)
+        request = _next_request(self._ledger.uri, ledger.answered)
+        if request is not None:
+            return self._plan_request(spark, ledger, request)
         self._outbox.follow(spark, self._now)
         end = self._outbox.end(ledger.unit)
         waiting = self._reader.fill(spark, ledger.cursor, end)
         if waiting == 0:
             self._waiting_since = None
-            return self._skipped(ledger, end, now=all_of_it)
+            return self._moved_past_empty(ledger, end, at_once=all_of_it)
         if waiting < self._delivery.most_rows and not all_of_it and not self._has_waited():
             return None
         self._waiting_since = None
         rows = min(waiting, self._delivery.most_rows)
-        # The view may have been built anew while its rows were read.
+        # The table may have been built anew while its rows were read.
         self._ledger.check_generation(ledger, self._outbox.generation())
         batch, until = self._reader.cut(rows)
         self._cut = new(batch, ledger.cursor)
         return ledger.plan(until, rows)
 
     def held(self, spark: SparkSession, ledger: Ledger) -> Slice:
-        """The content of the batch that the ledger has planned.
+        """The content of the batch that the ledger has planned; it is read again, unless this process has just cut it.
 
         Raises:
             SinkError: the rows are not all there any more.
@@ -115,42 +127,50 @@ class Cutting:
             return retried(spark, self._reader, pending)
         if self._cut is None:
             self._ledger.check_generation(ledger, self._outbox.generation())
-            self._cut = self._cut_before(spark, ledger)
+            self._cut = self._read_again(spark, ledger)
         return self._cut
 
-    def _cut_before(self, spark: SparkSession, ledger: Ledger) -> Slice:
+    def _read_again(self, spark: SparkSession, ledger: Ledger) -> Slice:
+        """The rows of a batch that an earlier process, or an attempt that failed, has cut."""
         if ledger.request < 0:
             return new(self._reader.again(spark, ledger.since, ledger.cursor, ledger.rows), ledger.since)
-        asked = _next_asked(self._ledger.uri, ledger.request - 1)
-        assert asked is not None
-        return self._reader_of(asked).again(spark, ledger)
+        request = _next_request(self._ledger.uri, ledger.request - 1)
+        assert request is not None
+        return self._reader_of(request).again(spark, ledger)
 
-    def _again(self, spark: SparkSession, ledger: Ledger, asked: _AskedDays) -> Ledger:
-        unit = self._outbox.tell_again(spark, asked.days)
+    def _plan_request(self, spark: SparkSession, ledger: Ledger, request: _DaysRequest) -> Ledger:
+        """The ledger with the next batch of a request for days, or with the request answered where there is none."""
+        unit = self._outbox.tell_again(spark, request.days)
         if unit is not None:
-            return ledger.answer(asked.number, Cursor(unit))
-        since = ledger.again_since(asked.number, Cursor(self._outbox.begin))
-        batch = self._reader_of(asked).cut(spark, since, ledger)
+            # The rows of these days are in the outbox once more, before that unit, and go out as new rows do.
+            return ledger.answer(request.number, Cursor(unit))
+        since = ledger.again_since(request.number, Cursor(self._outbox.begin))
+        batch = self._reader_of(request).cut(spark, since, ledger)
         self._ledger.check_generation(ledger, self._outbox.generation())
         if batch is None:
-            return ledger.answer(asked.number, since)
+            return ledger.answer(request.number, since)
         self._cut, until = batch
-        return ledger.plan_again(asked.number, since, until, self._cut.rows.num_rows)
+        return ledger.plan_again(request.number, since, until, self._cut.rows.num_rows)
 
-    def _reader_of(self, asked: _AskedDays) -> _DaysReader:
-        if self._days is None or self._days.asked != asked:
-            self._days = _DaysReader(self._outbox, self._delivery, self._dead_letters, asked)
-        return self._days
+    def _reader_of(self, request: _DaysRequest) -> _DaysReader:
+        """The reader of a request; it is kept, because it has read rows ahead for the next batches."""
+        if self._days_reader is None or self._days_reader.request != request:
+            self._days_reader = _DaysReader(self._outbox, self._delivery, self._dead_letters, request)
+        return self._days_reader
 
-    def _skipped(self, ledger: Ledger, end: int, *, now: bool) -> Ledger | None:
-        """Units without a row to deliver are not read again by the next process; now and then is enough for that."""
-        due = now or self._skipped_at is None or self._now() - self._skipped_at >= _SKIPPED_EVERY
+    def _moved_past_empty(self, ledger: Ledger, end: int, *, at_once: bool) -> Ledger | None:
+        """The ledger at the unit `end`, where no unit before it has a row to deliver; None where that is not due.
+
+        It saves the next process from reading these units again, so once a minute is enough.
+        """
+        due = at_once or self._skipped_at is None or self._now() - self._skipped_at >= _SKIPPED_EVERY
         if not due or ledger.cursor >= Cursor(end):
             return None
         self._skipped_at = self._now()
         return ledger.moved(Cursor(end))
 
     def _has_waited(self) -> bool:
+        """True if the rows that do not fill a batch have waited for as long as the declaration lets them."""
         waits, now = self._delivery.waits, self._now()
         if waits is None:
             return True
@@ -159,23 +179,25 @@ class Cutting:
 
 
 class _DaysReader:
-    """The rows of the days of a request that lie before the place where the delivery is, but for its dead letters.
+    """The rows of the days of a request that come before the delivery's cursor, without its dead letters.
 
-    They keep their places in the table. Those that were read ahead are kept in memory.
+    They keep their places in the table. Rows that were read ahead are kept in memory.
     """
 
-    def __init__(self, outbox: Outbox, delivery: Delivery, dead_letters: DeadLetters, asked: _AskedDays) -> None:
-        self.asked = asked
+    def __init__(self, outbox: Outbox, delivery: Delivery, dead_letters: DeadLetters, request: _DaysRequest) -> None:
+        self.request = request
         self._outbox = outbox
         self._delivery = delivery
         self._dead_letters = dead_letters
+        # Each unit that has rows of these days, in order, with the number of these rows.
         self._units: list[tuple[int, int]] | None = None
+        # The rows read ahead, and the places where they begin and end.
         self._ahead: pa.Table | None = None
         self._begins: Cursor | None = None
         self._ends = Cursor(0)
 
     def cut(self, spark: SparkSession, since: Cursor, ledger: Ledger) -> tuple[Slice, Cursor] | None:
-        """The next batch from `since` on, and the place after it; None where there is no row any more."""
+        """The next batch from `since` on, and the place after it; None where no row is left."""
         if self._begins != since:
             self._ahead, self._ends = None, since
         while self._ahead is None or not self._ahead.num_rows:
@@ -183,12 +205,12 @@ class _DaysReader:
                 return None
         batch = self._ahead.slice(0, self._delivery.most_rows)
         self._ahead = self._ahead.slice(batch.num_rows)
-        held = _slice(batch)
-        self._begins = _after(held.places[-1])
-        return held, self._begins
+        cut = _slice_of(batch)
+        self._begins = _place_after(cut.places[-1])
+        return cut, self._begins
 
     def again(self, spark: SparkSession, ledger: Ledger) -> Slice:
-        """The rows of the batch that the ledger is about to send.
+        """The rows of the batch that the ledger has planned.
 
         Raises:
             SinkError: they are not all there any more.
@@ -199,32 +221,35 @@ class _DaysReader:
                 f"of the {ledger.rows:,} rows that delivery {self._delivery.name!r} is about to deliver again, "
                 f"{rows.num_rows:,} are there: its table was changed by hand. Restore it."
             )
-        return _slice(rows)
+        return _slice_of(rows)
 
     def _read_ahead(self, spark: SparkSession, ledger: Ledger) -> bool:
-        """Read the next rows; False where there are none."""
+        """Read whole units ahead, about as many rows as fit in memory; False where there are none."""
         if self._units is None:
-            rows = self._outbox.rows(spark, self._outbox.begin, _whole(ledger.cursor))
+            rows = self._outbox.rows(spark, self._outbox.begin, _end_of_units(ledger.cursor))
             sizes = self._of_days(wanted(rows, self._delivery)).groupBy(UNIT).count().orderBy(UNIT).collect()
             self._units = [(row[UNIT], row["count"]) for row in sizes]
-        most, size = max(READ_AT_ONCE, self._delivery.most_rows), 0
-        until = self._ends
-        for unit, of_unit in self._units[bisect_left(self._units, (self._ends.unit, 0)) :]:
-            if size and size + of_unit > most:
+        most = max(READ_AT_ONCE, self._delivery.most_rows)
+        size, until = 0, self._ends
+        first = bisect_left(self._units, (self._ends.unit, 0))
+        for unit, rows_of_unit in self._units[first:]:
+            if size and size + rows_of_unit > most:
                 break
-            size, until = size + of_unit, min(Cursor(unit + 1), ledger.cursor)
+            size += rows_of_unit
+            until = min(Cursor(unit + 1), ledger.cursor)
         if until <= self._ends:
             return False
-        # One unit alone may have more rows than should be in memory.
+        # A single unit may have more rows than are to be in memory, so that it is read in parts.
         self._ahead = self._read(spark, self._ends, until, ledger).limit(most).toArrow().combine_chunks()
-        self._ends = until if self._ahead.num_rows < most else _after(_slice(self._ahead).places[-1])
+        self._ends = until if self._ahead.num_rows < most else _place_after(_slice_of(self._ahead).places[-1])
         return True
 
     def _read(self, spark: SparkSession, since: Cursor, until: Cursor, ledger: Ledger) -> DataFrame:
-        """The rows of the days in [since, until), in order."""
+        """The rows of the days at the places in [since, until), in order."""
         unit, row = F.col(UNIT), F.col(ROW)
-        whole = self._outbox.rows(spark, since.unit, _whole(until))
-        placed = self._of_days(with_places(wanted(whole, self._delivery), self._outbox))
+        # The place of a row within its unit counts the rows of all days, so it is given before these are chosen.
+        whole_units = self._outbox.rows(spark, since.unit, _end_of_units(until))
+        placed = self._of_days(with_places(wanted(whole_units, self._delivery), self._outbox))
         rows = placed.where((unit > since.unit) | (row >= since.row)).where((unit < until.unit) | (row < until.row))
         dead = self._dead_letters.pending(ledger.generation, ledger.delivered)
         if dead:
@@ -232,28 +257,30 @@ class _DaysReader:
         return as_delivered(rows.orderBy(UNIT, ROW), self._delivery, {ROW: row.cast("bigint")})
 
     def _of_days(self, rows: DataFrame) -> DataFrame:
-        first, last = (date_literal(day) for day in (self.asked.first, self.asked.last))
+        first, last = date_literal(self.request.first), date_literal(self.request.last)
         return rows.where(F.col(DAY).between(first, last))
 
 
-def _slice(rows: pa.Table) -> Slice:
+def _slice_of(rows: pa.Table) -> Slice:
+    """The batch of `rows`, which have their places in `_unit` and `_row`; no attempt at them counts so far."""
     numbers = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
     places = [Cursor(unit, row) for unit, row in numbers]
     return Slice(rows.drop_columns([ROW]), places, [0] * rows.num_rows)
 
 
-def _whole(until: Cursor) -> int:
-    """The end of the units that hold the rows before a place."""
+def _end_of_units(until: Cursor) -> int:
+    """The unit after the last one that has rows before the place `until`."""
     return until.unit + (1 if until.row else 0)
 
 
-def _after(place: Cursor) -> Cursor:
+def _place_after(place: Cursor) -> Cursor:
+    """The place right after the row at `place`."""
     return Cursor(place.unit, place.row + 1)
 
 
 @dataclass(frozen=True)
-class _AskedDays:
-    """Request `number`: the days from `first` to `last`, both included."""
+class _DaysRequest:
+    """The request `number` to deliver the days from `first` to `last`, both included, again."""
 
     number: int
     first: date
@@ -261,62 +288,66 @@ class _AskedDays:
 
     @property
     def days(self) -> frozenset[date]:
-        """Each of the days."""
+        """All days of the request."""
         return frozenset(self.first + each * _DAY for each in range((self.last - self.first).days + 1))
 
 
 def ask_for_days(uri: str, days: Iterable[date], answered: int) -> int:
-    """Note in the ledger at `uri` that `days` are asked for; returns the number of the newest request.
+    """Record in the ledger at `uri` that `days` are to be delivered again; returns the number of the newest request.
 
-    Days in a row are one request. What is asked for already, and was not begun, is not asked for twice. `answered` is
-    the newest request that is done.
+    Consecutive days make one request. No request is made where one for just these days is not answered yet; `answered`
+    is the newest request that is.
 
     Raises:
         FencedError: somebody else has asked at the same moment.
     """
     table = delta.opened(uri)
-    newest = _newest(table)
-    waiting = list(_requests(table, answered + 1))
-    wanted = [span for span in _spans(days) if span not in [(each.first, each.last) for each in waiting]]
-    if not wanted:
+    newest = _newest_request(table)
+    waiting = [(request.first, request.last) for request in _requests(table, answered + 1)]
+    spans = [span for span in _spans(days) if span not in waiting]
+    if not spans:
         return newest
     numbers: dict[str, int] = {}
-    # A ledger that was restored has answered requests that it does not hold.
-    since = max(newest, answered) + 1
-    for number, (first, last) in enumerate(wanted, start=since):
-        numbers |= {f"request {number} first": _ordinal(first), f"request {number} last": _ordinal(last)}
-    asked = since + len(wanted) - 1
+    # A restored ledger says that requests were answered, but does not have their numbers.
+    first_number = max(newest, answered) + 1
+    for number, (first, last) in enumerate(spans, start=first_number):
+        numbers |= {f"request {number} first": _days_since_epoch(first)}
+        numbers |= {f"request {number} last": _days_since_epoch(last)}
+    last_number = first_number + len(spans) - 1
 
     def fence(there: DeltaTable) -> None:
-        if _newest(there) != newest:
+        if _newest_request(there) != newest:
             raise FencedError("somebody else asks for days of the same delivery at this moment; ask again.")
 
-    metadata = {"asked": [[first.isoformat(), last.isoformat()] for first, last in wanted]}
-    delta.note(uri, says=metadata, numbers={**numbers, _NEWEST: asked}, fence=fence)
-    return asked
+    metadata = {"asked": [[first.isoformat(), last.isoformat()] for first, last in spans]}
+    delta.note(uri, says=metadata, numbers={**numbers, _NEWEST_REQUEST: last_number}, fence=fence)
+    return last_number
 
 
-def _next_asked(uri: str, answered: int) -> _AskedDays | None:
-    """The oldest request in the ledger at `uri` after the one that was `answered` last."""
+def _next_request(uri: str, answered: int) -> _DaysRequest | None:
+    """The oldest request in the ledger at `uri` with a number above `answered`."""
     table = delta.open_table(uri)
     return None if table is None else next(_requests(table, answered + 1), None)
 
 
-def _requests(table: DeltaTable, since: int) -> Iterator[_AskedDays]:
-    for number in range(since, _newest(table) + 1):
-        first, last = (table.transaction_version(f"request {number} {end}") for end in ("first", "last"))
-        # Numbers are left out where a ledger was restored.
+def _requests(table: DeltaTable, since: int) -> Iterator[_DaysRequest]:
+    """The requests of an open ledger from the number `since` on, oldest first."""
+    for number in range(since, _newest_request(table) + 1):
+        first = table.transaction_version(f"request {number} first")
+        last = table.transaction_version(f"request {number} last")
+        # A restored ledger has gaps between the numbers.
         if first is not None and last is not None:
-            yield _AskedDays(number, _day(first), _day(last))
+            yield _DaysRequest(number, _day(first), _day(last))
 
 
-def _newest(table: DeltaTable) -> int:
-    newest = table.transaction_version(_NEWEST)
+def _newest_request(table: DeltaTable) -> int:
+    """The number of the newest request of an open ledger; -1 for none."""
+    newest = table.transaction_version(_NEWEST_REQUEST)
     return -1 if newest is None else newest
 
 
 def _spans(days: Iterable[date]) -> list[tuple[date, date]]:
-    """Days as spans of days in a row, oldest first."""
+    """The first and last day of each run of consecutive days, oldest first."""
     spans: list[tuple[date, date]] = []
     for day in sorted(set(days)):
         if spans and day == spans[-1][1] + _DAY:
@@ -326,18 +357,18 @@ def _spans(days: Iterable[date]) -> list[tuple[date, date]]:
     return spans
 
 
-def _ordinal(day: date) -> int:
+def _days_since_epoch(day: date) -> int:
     return (day - EPOCH.date()).days
 
 
-def _day(ordinal: int) -> date:
-    return EPOCH.date() + ordinal * _DAY
+def _day(days_since_epoch: int) -> date:
+    return EPOCH.date() + days_since_epoch * _DAY
 
 
 def why_not_by_day(delivery: Delivery) -> str:
-    """Why the rows of a day cannot be delivered again, and what can be done instead; empty where they can.
+    """The reason why no day can be delivered again, and what can be done instead; empty where days can.
 
-    They can where the target keeps one row for each key, and a row never takes the place of one of a higher revision.
+    They can where the target keeps one row for each key, and no row there is replaced by one of a lower revision.
     """
     target = type(delivery.to).__name__
     if delivery.what == "dead":
@@ -364,7 +395,7 @@ def why_not_by_day(delivery: Delivery) -> str:
 
 
 def days_to_deliver(lake: Lake, delivery: Delivery) -> set[date]:
-    """The days of which what is delivered has rows, or had some that are deleted since."""
+    """The days of which the delivery's table has rows, or has had rows that were deleted since."""
     of = delivery.of
     if delivery.what == "current" and isinstance(of, Operator):
         results = [lake.table(of, table.suffix) for table in of.tables if table.is_result]
@@ -375,7 +406,7 @@ def days_to_deliver(lake: Lake, delivery: Delivery) -> set[date]:
 
 
 def check_repeatable(delivery: Delivery) -> None:
-    """Refuse a delivery of which no day can be repeated.
+    """Refuse a delivery of which no day can be delivered again, as `why_not_by_day` says.
 
     Raises:
         RedeliveryError: with what can be done instead.
@@ -386,10 +417,10 @@ def check_repeatable(delivery: Delivery) -> None:
 
 
 def check_days(lake: Lake, delivery: Delivery, days: frozenset[date]) -> None:
-    """Refuse days of which there is nothing.
+    """Refuse `days` if one of them has nothing to deliver.
 
     Raises:
-        RedeliveryError: with the days that there are.
+        RedeliveryError: with the first and the last day that has something.
     """
     there = days_to_deliver(lake, delivery)
     missing = sorted(days - there)

@@ -1,4 +1,7 @@
-"""The runtime of a delivery: it cuts batches, writes each down, sends it, and notes that it arrived."""
+"""The runtime of a delivery: it cuts batches, records each in the ledger, sends it, and records that it arrived.
+
+After a crash the ledger says which batch was cut and may have been sent, so that the same batch is sent again.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,17 @@ from streaming.lake import Lake
 from streaming.operators import Written, clean_state
 from streaming.sinks import Delivered, NumberedBatch, RefusedRow, Sink
 
-_CLEANED_EVERY = 500
+_WRITES_PER_CLEANING = 500
+"""The number of commits to the ledger after which its old versions are removed."""
 
 
 @dataclass(frozen=True)
 class DeliveryProgress:
-    """The progress of a delivery: its batch and generation, rows sent and dead, and how far behind its table it is.
+    """The progress of a delivery.
 
-    `behind`: units (batches, revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
+    `generation` counts how often it began anew, `delivered` is its newest batch that arrived (-1 for none), `rows` the
+    number of rows in such batches, and `dead` that of its dead letters. `behind`: the units of its table (batches,
+    revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
     """
 
     generation: int
@@ -38,7 +44,8 @@ class DeliveryProgress:
 class DeliveryRuntime:
     """One delivery on one lake, in one process.
 
-    `pipeline` names the pipeline that it belongs to, for commands that are proposed; left out, as its stream.
+    `now` gives the processing time. `pipeline` is the pipeline's name in the commands that error texts propose; where
+    it is left out, the delivery's folder stands for it.
     """
 
     def __init__(
@@ -54,7 +61,7 @@ class DeliveryRuntime:
         self._cutting = Cutting(delivery, self.outbox, self.ledger, self.dead_letters, now, self._command)
         self._sink: Sink | None = None
         self._state: Ledger | None = None
-        self._written = 0
+        self._writes = 0
 
     @property
     def name(self) -> str:
@@ -63,20 +70,21 @@ class DeliveryRuntime:
 
     @property
     def generation(self) -> int | None:
-        """The generation of the delivery that the lake tells of; None before it has begun."""
+        """The generation of the delivery, by its ledger; None before it has begun."""
         ledger = self._state or self.ledger.read()
         return None if ledger is None else ledger.generation
 
     @property
     def has_rows_waiting(self) -> bool:
-        """True if rows wait for a batch to be full."""
+        """True if rows were found that wait until a batch is full, or they have waited long enough."""
         return self._cutting.has_rows_waiting
 
     def check(self) -> None:
-        """Refuse to go on where it is not told what is meant; before the first step of a process.
+        """Refuse to go on where somebody must decide how; called before the first batch of a process.
 
         Raises:
             ChangedDeclaration: another declaration has delivered so far, or from another generation of the table.
+            DeliveryPaused: the lake was made of a savepoint.
         """
         ledger = self.ledger.read()
         if ledger is None:
@@ -88,12 +96,14 @@ class DeliveryRuntime:
         self.ledger.check_generation(ledger, self.outbox.generation())
 
     def next_batch(self, spark: SparkSession, *, all_of_it: bool = False) -> int | None:
-        """Cut the next batch if it is due, and write it down; returns its number, None where there is none.
+        """Cut the next batch if it is due, and record it in the ledger; returns its number, None where none is due.
 
-        It is due once it is full, or has waited for as long as declared; with `all_of_it` it waits for nothing.
+        It is due once it is full, or its first rows have waited as long as declared; with `all_of_it`, as soon as there
+        is a row. Where the ledger has a batch that did not arrive yet, that one is the next.
 
         Raises:
             ChangedDeclaration: as `check`.
+            DeliveryPaused: as `check`.
             FencedError: another process has taken over.
         """
         ledger = self._read()
@@ -109,10 +119,14 @@ class DeliveryRuntime:
                 return after.planned
             if after.answered == ledger.answered:
                 return None
+            # A request for days is done without a batch of its own, so the next one may be due.
             ledger = after
 
     def deliver(self, spark: SparkSession) -> Written:
-        """Send the batch that was cut, and note that it arrived; returns the rows that did.
+        """Send the batch that `next_batch` has recorded, and record that it arrived; returns the number of its rows.
+
+        Rows that the target refuses become dead letters, and do not count. Nothing is sent where the target says that
+        it has the batch already.
 
         Raises:
             SinkError: the target is away, or refuses the batch as a whole; it is to be sent again.
@@ -121,7 +135,7 @@ class DeliveryRuntime:
         """
         ledger = self._read()
         assert ledger.is_pending
-        sink = self._connected()
+        sink = self.connected()
         refused = 0
         if not ledger.is_there(sink.delivered_through(ledger.generation), self.delivery.to.address, self._command):
             held = self._cutting.held(spark, ledger)
@@ -142,40 +156,47 @@ class DeliveryRuntime:
         return Written(ledger.rows - refused)
 
     def begin_anew(self, *, again: bool) -> Ledger:
-        """Begin the next generation of the delivery: with what follows, or `again` with everything.
+        """Begin the next generation of the delivery: with the rows that follow, or `again` with all rows.
 
-        The declaration as it is now is the one that counts from here on. Dead letters of the generation before stay. A
-        batch that was being sent is sent again, unless the target says that it got there.
+        The declaration as it is now counts from here on. Dead letters of the generation before stay. A batch that was
+        being sent is sent again, unless the target says that it arrived.
 
         Raises:
-            SinkError: such a batch is open, and the target is away.
-            RedeliveryError: nobody can tell what follows in the table as it is now.
+            SinkError: a batch was being sent, and the target, which has to be asked, is away.
+            RedeliveryError: nobody can tell which rows follow in the table as it is now.
+            FencedError: another process has gone on meanwhile.
         """
         before = self.ledger.read()
         if before is None:
             return self._read()
-        begins = before.cursor
+        arrived_up_to = before.cursor
         if before.is_pending and before.has_new_rows:
-            arrived = self._connected().delivered_through(before.generation) == before.planned
-            begins = before.cursor if arrived else before.since
+            arrived = self.connected().delivered_through(before.generation) == before.planned
+            arrived_up_to = before.cursor if arrived else before.since
         if again and self.delivery.what != "current":
             at = Cursor(self.outbox.begin)
+        elif before.is_held:
+            # The ledger of a lake that was made of a savepoint names no generation of the table to go on from.
+            at = arrived_up_to
         else:
-            at = begins if before.is_held else self.outbox.goes_on(begins, before.of_generation)
+            at = self.outbox.goes_on(arrived_up_to, before.of_generation)
         after = before.anew(self.outbox.generation(), at)
         self.ledger.write(before, after)
-        # The declaration last: whoever dies before it is refused once more, and delivers nothing by half of a decision.
+        # The declaration is recorded last: after a crash before it, `check` refuses to deliver until this is repeated.
         self.outbox.begin_anew(again=again)
         self.ledger.adopt()
         self.forget()
         return after
 
     def ask_for_days(self, days: Iterable[date]) -> int:
-        """Ask whoever delivers to deliver some days again; returns the number of the request.
+        """Record in the ledger that `days` are to be delivered again; returns the number of the newest request.
+
+        The process that delivers the rows answers it: `has_answered` tells when.
 
         Raises:
-            RedeliveryError: that cannot be done for this delivery, or nothing was delivered of a day.
+            RedeliveryError: no day of this delivery can be sent again, or its table has no row of one of the days.
             ChangedDeclaration: as `check`.
+            DeliveryPaused: as `check`.
             FencedError: somebody else asks at the same moment; nothing is asked for.
         """
         check_repeatable(self.delivery)
@@ -187,36 +208,45 @@ class DeliveryRuntime:
         return ask_for_days(self.ledger.uri, asked, ledger.answered)
 
     def has_answered(self, request: int) -> bool:
-        """True if all rows that a request asks for have arrived, or are dead letters."""
+        """True if all rows that a request, by its number, asks for have arrived, or are dead letters."""
         ledger = self.ledger.read()
         return ledger is not None and ledger.has_answered(request)
 
     def standing(self) -> DeliveryProgress:
-        """The standing of the delivery now; reads tables and starts no Spark."""
+        """The progress of the delivery now; reads tables and starts no Spark."""
         ledger = self.ledger.read() or Ledger(unit=self.outbox.begin)
-        begins = ledger.arrived_up_to
-        behind = max(0, self.outbox.end(begins.unit) - begins.unit)
+        arrived_up_to = ledger.arrived_up_to
+        behind = max(0, self.outbox.end(arrived_up_to.unit) - arrived_up_to.unit)
         return DeliveryProgress(
             ledger.generation, ledger.delivered, ledger.sent_rows, self.dead_letters.count(), behind
         )
 
     def forget(self) -> None:
-        """Read everything anew, and connect anew: after an error, or once somebody has changed the ledger."""
+        """Forget what is in memory, and the connection: after an error, or once somebody has changed the ledger."""
         self._state = None
         self._cutting.forget()
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Let go of the connection; the next batch makes another one."""
+        """Close the connection to the target; the next batch opens another one."""
         if self._sink is not None:
             self._sink.close()
             self._sink = None
 
     def connected(self) -> Sink:
-        """The connection to the target, for an audit."""
-        return self._connected()
+        """The open connection to the target; it is opened where there is none."""
+        if self._sink is None:
+            delivered = Delivered(
+                self.name,
+                identity=self.ledger.identity(),
+                key=self.delivery.identity,
+                changes=self.delivery.what == "current",
+            )
+            self._sink = self.delivery.to.connect(self._lake, delivered)
+        return self._sink
 
     def _read(self) -> Ledger:
+        """The state of the ledger, which is kept in memory; the ledger is created where there is none."""
         if self._state is None:
             self.check()
             self._state = self.ledger.read()
@@ -226,7 +256,7 @@ class DeliveryRuntime:
                     unit=begin, since_unit=begin, begins_at=begin, of_generation=self.outbox.generation()
                 )
                 self.ledger.begin(self._state)
-            # A process may have died before it forgot what it had sent again.
+            # A process may have died after a batch of dead letters arrived and before it removed these.
             if not self._state.is_pending:
                 self._forget_retried(self._state)
         return self._state
@@ -238,18 +268,11 @@ class DeliveryRuntime:
             self._state = None
             raise
         self._state = after
-        self._written += 1
-        if self._written % _CLEANED_EVERY == 0:
+        self._writes += 1
+        if self._writes % _WRITES_PER_CLEANING == 0:
             clean_state(self.ledger.uri, self._now())
 
-    def _connected(self) -> Sink:
-        if self._sink is None:
-            delivered = Delivered(
-                self.name, self.ledger.identity(), self.delivery.identity, self.delivery.what == "current"
-            )
-            self._sink = self.delivery.to.connect(self._lake, delivered)
-        return self._sink
-
     def _forget_retried(self, ledger: Ledger) -> None:
+        """Remove the dead letters that the newest batch has sent again; those refused once more are in new ones."""
         if ledger.retries >= 0:
             self.dead_letters.forget(ledger.generation, ledger.retries)

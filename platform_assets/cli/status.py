@@ -16,7 +16,7 @@ from platform_assets.cli.context import AnyNames, AsJson, PipelineName, console,
 from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
 from platform_assets.cli.retention_documents import RetentionDocument
-from platform_assets.cli.stream_documents import StatusDocument
+from platform_assets.cli.status_documents import StatusDocument
 from platform_assets.texts.positions import LogPosition, delivery_positions, log_positions
 from platform_assets.texts.receivers import receiver_line, receiver_table
 from platform_assets.texts.retention import told_horizons

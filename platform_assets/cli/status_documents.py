@@ -1,4 +1,4 @@
-"""The document that `tidemark status` prints with `--json`; see `documents` on what the fields promise."""
+"""The document that `tidemark status --json` prints; see `documents` on the units and the stability of its fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming.service import Overview, ProcessStatus, QueryStatus
 
 
 class HolderDocument(BaseModel):
-    """The process that holds the pipeline, and for what: `stream`, `drain`, ..."""
+    """The process that holds the pipeline, so that no other runs it, and `what` it does, such as `stream` or `drain`."""
 
     process: int
     host: str
@@ -26,7 +26,11 @@ class HolderDocument(BaseModel):
 
 
 class FailureDocument(BaseModel):
-    """The end of a stream process that was not asked for; see `streaming.declare.Failure`."""
+    """The end of a stream process that nobody asked for: when, in which batch, with which error.
+
+    `batch` names the query and its batch, `origins` the files or offsets that the batch read. See
+    `streaming.declare.Failure`.
+    """
 
     at: datetime
     batch: str
@@ -35,7 +39,10 @@ class FailureDocument(BaseModel):
 
 
 class BacklogDocument(BaseModel):
-    """The backlog of the sources: `items` of a `unit` (files, rows) with `size` bytes, and what is amiss with it."""
+    """The backlog of the sources that count in one `unit`: `items` files or rows of `size` bytes wait for a batch.
+
+    `warning` is a sentence on rows that no batch will ever take, and what to do about it; empty for none.
+    """
 
     items: int
     unit: str
@@ -44,9 +51,11 @@ class BacklogDocument(BaseModel):
 
 
 class QueryDocument(BaseModel):
-    """A log's query, or a view: the batch that runs, the last one, and totals since the process was started.
+    """The query of a log, an operator or a delivery: the batch that runs, the last one, and totals since the start.
 
-    `behind`: batches of its logs that a view has not followed yet; `watermark`: that of its logs where it is.
+    `behind`: the batches of its logs that an operator has not followed yet, `behind_since` when these became more than
+    one; `watermark`: that of its logs at the batch up to which it has. `paused`: why it does not go on until somebody
+    acts, while the others do.
     """
 
     running_batch: int | None
@@ -65,7 +74,7 @@ class QueryDocument(BaseModel):
 
 
 class LatencyDocument(BaseModel):
-    """Seconds from the source to Delta, of the last two minutes."""
+    """Percentiles of the seconds from the source to the commit of the log, of the last two minutes."""
 
     p50: float
     p95: float
@@ -73,9 +82,11 @@ class LatencyDocument(BaseModel):
 
 
 class ProcessDocument(BaseModel):
-    """The stream process; counts are since its start, rates of the last two minutes.
+    """The stream process; counts are since its start, rates are of the last two minutes.
 
-    `catch_up_seconds`: until nothing waits in the sources, if that goes on to shrink as it does.
+    `slow`: batches take longer than their trigger interval. `watermark` is the least of `watermarks`, which are by
+    stream. `catch_up_seconds`: the time until nothing waits in the sources at the present rate; null where the backlog
+    does not shrink.
     """
 
     pid: int
@@ -98,7 +109,11 @@ class ProcessDocument(BaseModel):
 
 
 class ReceiverDocument(BaseModel):
-    """A receiver: `state` since when and, while it waits, `why`; counts are since its start."""
+    """A receiver: its `state`, `since` when and, while it waits for its source, `why`; counts are since its start.
+
+    `rows` came, `landed` of them are in `files` by now, and `refused` ones cannot be taken. `reconnects` counts the
+    connections that were lost; `away_since` is null while the source is there.
+    """
 
     name: str
     address: str
@@ -116,7 +131,10 @@ class ReceiverDocument(BaseModel):
 
 
 class PipelineDocument(BaseModel):
-    """A pipeline: `state` since when and, where somebody must act, `why`; `process` is null where none runs."""
+    """A pipeline: its `state`, `since` when and, where somebody must act, `why`.
+
+    `holder` and `process` are null where nothing runs it; `receivers` are those that were ever started here.
+    """
 
     pipeline: str
     state: str
@@ -130,14 +148,14 @@ class PipelineDocument(BaseModel):
 
 
 class UndeclaredTableDocument(BaseModel):
-    """A table of a view that is not declared."""
+    """A table in the lake whose view, other operator or delivery, named in `view`, is not declared any more."""
 
     view: str
     uri: str
 
 
 class FilterDocument(BaseModel):
-    """The counts of a business filter since its `table` was built: rows that came to it, and those that passed."""
+    """The counts of a business filter since its `table` was built: rows that came, were kept, and were removed."""
 
     pipeline: str
     table: str
@@ -147,9 +165,9 @@ class FilterDocument(BaseModel):
 
 
 class LogDocument(BaseModel):
-    """The newest batch of a stream's log, the watermark after it, and what waits in its source, in words.
+    """The newest batch of a stream's log, the watermark after it, and the backlog of its source.
 
-    `waiting` is empty where the pipeline runs: its process says what waits.
+    `waiting` is the backlog in words; it is empty where the pipeline runs, as the `backlog` of its process tells it.
     """
 
     pipeline: str
@@ -160,7 +178,7 @@ class LogDocument(BaseModel):
 
 
 class BrokenModuleDocument(BaseModel):
-    """A module that cannot be used, so that what it declares is missing."""
+    """A module that cannot be used, so that what it declares is missing; see `streaming.base.BrokenModule`."""
 
     module: str
     file: str | None
@@ -169,7 +187,10 @@ class BrokenModuleDocument(BaseModel):
 
 
 class StatusDocument(Document):
-    """`tidemark status --json`."""
+    """`tidemark status --json`.
+
+    `left_tables` are tables that nothing declared has; `retention` has the logs that drop old days.
+    """
 
     lake: str
     at: datetime
@@ -192,7 +213,11 @@ class StatusDocument(Document):
         retention: Iterable[RetentionDocument],
         logs: Iterable[LogPosition],
     ) -> StatusDocument:
-        """The document of the streams as they are at an instant."""
+        """The document of the pipelines as they are at the instant `at`.
+
+        `filters` are the pipeline, the name of the table and the counts of each business filter; `left` are the tables
+        that nothing declared has, and `broken` the modules that cannot be used.
+        """
         return cls(
             lake=lake,
             at=at,
@@ -252,7 +277,10 @@ def _process(process: ProcessStatus, lag: float | None) -> ProcessDocument:
 
 
 def _latency(latency: tuple[float, float, float] | None) -> LatencyDocument | None:
-    return None if latency is None else LatencyDocument(p50=latency[0], p95=latency[1], p99=latency[2])
+    if latency is None:
+        return None
+    p50, p95, p99 = latency
+    return LatencyDocument(p50=p50, p95=p95, p99=p99)
 
 
 def _query(status: QueryStatus) -> QueryDocument:

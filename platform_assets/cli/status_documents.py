@@ -18,7 +18,7 @@ from streaming.service import Overview, ProcessStatus, QueryStatus
 
 
 class HolderDocument(BaseModel):
-    """The process that holds the pipeline, so that no other runs it, and `what` it does, such as `stream` or `drain`."""
+    """The process that holds the pipeline, and `what` it does with it, such as `stream` or `drain`."""
 
     process: int
     host: str

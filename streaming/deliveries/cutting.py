@@ -224,7 +224,7 @@ class _DaysReader:
         return _slice_of(rows)
 
     def _read_ahead(self, spark: SparkSession, ledger: Ledger) -> bool:
-        """Read whole units ahead, about as many rows as fit in memory; False where there are none."""
+        """Read the rows of the next units ahead, about as many as may be in memory; False where there are none."""
         if self._units is None:
             rows = self._outbox.rows(spark, self._outbox.begin, _end_of_units(ledger.cursor))
             sizes = self._of_days(wanted(rows, self._delivery)).groupBy(UNIT).count().orderBy(UNIT).collect()

@@ -47,7 +47,7 @@ def latency(work: Path, flink: Path, times: int) -> list[Demand]:
     times_of_each = f"{ratio}; {', '.join(f'{our:.1f}' for our in ratio.ours)} s against " + ", ".join(
         f"{their:.1f}" for their in ratio.theirs
     )
-    what, _, holds = at_most("P5 window closed to result readable, p99, vs Flink", ratio, 0.7)
+    what, _, holds = at_most("P5 window closed to result readable, p99, vs Flink", ratio, 0.5)
     return [(what, f"{times_of_each} s", holds)]
 
 

@@ -363,14 +363,16 @@ class Staged:
             with attempt:
                 if mark.is_in(table):
                     break
+                added = [] if replaces_all else added_columns(table, schema, self.uri)
+                if added:
+                    fence(table)
+                    # A commit of its own, before which delta-rs takes in what others have committed.
+                    table.alter.add_columns(added)
                 # A commit that came between is a compaction, which changes no row, or one of another process, which
                 # only the fence and `txn` can refuse: delta-rs itself would take the same transaction twice.
                 fence(table)
                 if txn is not None and is_written(table, txn):
                     return 0
-                added = [] if replaces_all else added_columns(table, schema, self.uri)
-                if added:
-                    table.alter.add_columns(added)
                 table.create_write_transaction(
                     list(self._actions),
                     mode="append" if self._replaces is None else "overwrite",

@@ -93,6 +93,27 @@ def test_a_second_writer_of_the_same_batch_finds_it_written_and_adds_nothing(spa
     assert delta.read(spark, uri).count() == 1
 
 
+@pytest.mark.parametrize("adds_a_column", [False, True])
+def test_no_row_is_committed_to_a_version_that_the_fence_has_not_seen(
+    spark: SparkSession, lake: Lake, adds_a_column: bool
+) -> None:
+    """Also where a column is added first, which is a commit of its own that passes over another process's."""
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+    staged = delta.stage(rows.withColumn("more", F.lit(2)) if adds_a_column else rows, uri)
+    seen: list[int] = []
+
+    def fence(table: DeltaTable) -> None:
+        if not seen:
+            # Another process comes in between, as its version is looked at.
+            delta.append(results(spark, (9, FIRST)), uri)
+        seen.append(table.version())
+
+    staged.commit({}, fence=fence)
+    assert seen[-1] == delta.opened(uri).version() - 1
+
+
 def test_an_append_only_table_refuses_to_lose_rows(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))

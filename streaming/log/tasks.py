@@ -11,16 +11,21 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from streaming.base import DAY, ORIGIN
+from streaming.base import DAY, ORIGIN, SourceError
 from streaming.formats import TYPED, Decoder
 from streaming.log.batches import bounded_unknown, count_names
 from streaming.log.judgement import Judgement, Stamps, Verdict
 from streaming.sources import PayloadPart, Taken
+from streaming.spark import raised_in_workers
 from streaming.tables import TaskFile, TaskFiles
 
 _REPORT = "report"
+_LITTLE = 2 * 2**20
+"""Bytes of payloads that are read in the driver, as a job of tasks takes longer to begin than they take."""
 _Name = TypeVar("_Name", str, int)
 
 
@@ -194,10 +199,27 @@ class _Writing:
 
 
 def write_certain(spark: SparkSession, taken: Taken, write: WriteCertain) -> TaskReport:
-    """Let the tasks of one job write the rows of a batch; returns what they report together."""
-    if taken.parts:
-        groups = spark.sparkContext.parallelize(taken.parts, len(taken.parts))
-        texts = groups.mapPartitions(write.of_parts).collect()
+    """Let the tasks of one job write the rows of a batch, or do it here where these are few; returns the report.
+
+    Raises:
+        SourceError: a part of the batch is gone, or cannot be read.
+    """
+    lengths = [part.length for group in taken.parts for part in group]
+    if lengths and None not in lengths and sum(filter(None, lengths)) <= _LITTLE:
+        texts = list(write.of_parts(taken.parts))
     else:
-        texts = [row[_REPORT] for row in taken.rows().mapInArrow(write.of_frame, f"{_REPORT} string").collect()]
+        try:
+            texts = _reports(spark, taken, write)
+        except (PythonException, Py4JJavaError) as error:
+            told = raised_in_workers(str(error), SourceError)
+            if told is None:
+                raise
+            raise SourceError(told) from error
     return sum(map(TaskReport.from_json, texts), TaskReport())
+
+
+def _reports(spark: SparkSession, taken: Taken, write: WriteCertain) -> list[str]:
+    if not taken.parts:
+        return [row[_REPORT] for row in taken.rows().mapInArrow(write.of_frame, f"{_REPORT} string").collect()]
+    groups = spark.sparkContext.parallelize(taken.parts, len(taken.parts))
+    return groups.mapPartitions(write.of_parts).collect()

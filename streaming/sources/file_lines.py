@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import NativeFile
 
 from streaming.sources.file_payloads import packing
-from streaming.sources.landed_files import encoded, relative_path
+from streaming.sources.landed_files import encoded, relative_path, unreadable, vanished
 from streaming.sources.source import PayloadPart
 from streaming.spark import FileInfo
 from streaming.tables import storage
@@ -53,12 +53,25 @@ class FileLines(PayloadPart):
     start: int = 0
     end: int | None = None
 
+    @property
+    def length(self) -> int | None:
+        """Of a packed file nobody knows."""
+        return None if self.end is None else self.end - self.start
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The payloads with their origins, a block at a time.
 
         Raises:
-            OSError: the file is gone, or cannot be read to its end.
+            SourceError: the file is gone, or cannot be read to its end.
         """
+        try:
+            yield from self._located()
+        except FileNotFoundError as error:
+            raise vanished(self.path) from error
+        except OSError as error:
+            raise unreadable(self.path, str(error)) from error
+
+    def _located(self) -> Iterator[pa.RecordBatch]:
         first = self.number << _LINES_OF_PART
         for lines in self._lines():
             number = len(lines)

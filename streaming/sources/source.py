@@ -118,6 +118,11 @@ class Reading:
 class PayloadPart(ABC):
     """A part of a batch whose payloads a Python worker reads without Spark; it can be pickled, and read again."""
 
+    @property
+    @abstractmethod
+    def length(self) -> int | None:
+        """The bytes of its payloads; None where that is not known before they are read."""
+
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The payloads, with the columns `_raw` (binary) and `_origin`, in batches of bounded size."""

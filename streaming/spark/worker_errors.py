@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.errors import PythonException
 
-from streaming.base import FunctionError
+from streaming.base import FunctionError, TidemarkError
 
 _UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n(?P<sql>[^\n]*)\n(?P<before> *)(?P<marks>\^+)")
 _OF_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
@@ -60,7 +60,7 @@ def function_errors() -> Iterator[None]:
         raise FunctionError(told) from error
 
 
-def raised_in_workers(text: str) -> str | None:
-    """The error of a function in Spark's workers as it was told there, of Spark's `text`; None where there is none."""
-    match = re.search(rf"^(?:\w+\.)+{FunctionError.__name__}: (.*)$", text, re.MULTILINE)
+def raised_in_workers(text: str, kind: type[TidemarkError] = FunctionError) -> str | None:
+    """The error of a `kind` in Spark's workers as it was told there, of Spark's `text`; None where there is none."""
+    match = re.search(rf"^(?:\w+\.)+{kind.__name__}: (.*)$", text, re.MULTILINE)
     return None if match is None else match[1].strip()

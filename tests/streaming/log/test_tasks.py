@@ -30,12 +30,14 @@ from streaming import (
     agg,
     log,
 )
-from streaming.base import LogError
+from streaming.base import LogError, SourceError
 from streaming.lake.lake import Lake
+from streaming.log import tasks
 from streaming.log.judgement import Judgement
 from streaming.log.places import Places
 from streaming.log.tasks import TaskReport, percentiles
 from streaming.operators import counts_of, runtime_of
+from streaming.sources import files
 from tests.support.instants import at
 from tests.support.runs import run
 from tests.support.seeds import LAW_SEED, draws
@@ -214,10 +216,12 @@ def without_checkpoint(batch: log.Batch) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in ("query", "source", "source_times")}
 
 
+@pytest.mark.parametrize("little", [tasks._LITTLE, -1], ids=["in the driver", "in a job"])
 def test_both_ways_agree_about_a_stream_and_append_each_row_once(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, little: int
 ) -> None:
     monkeypatch.setenv("TIDEMARK_INGEST", "both")
+    monkeypatch.setattr(tasks, "_LITTLE", little)
     batches = hostile_batches(JSON, draws("both"), 60)
     run(spark, lake, pipeline_of(JSON), *batches)
     rows = log.read_log(spark, lake, JSON).where("_origin is not null").count()
@@ -285,6 +289,25 @@ def test_the_payloads_that_tasks_put_aside_are_gone_once_their_batch_is_in_the_l
     assert {row["n"]: (row["_rejected"] or [""])[0][:22] for row in rows} == {0: "ratio: cannot be judge", 5: ""}
     committed = {Path(path).name for path in log.read_log(spark, lake, stream).inputFiles()}
     assert {path.name for path in Path(lake.log(stream), "data").rglob("*.parquet")} == committed
+
+
+@pytest.mark.parametrize("little", [tasks._LITTLE, -1], ids=["in the driver", "in a job"])
+def test_a_file_that_vanishes_while_it_is_read_is_named(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, little: int
+) -> None:
+    monkeypatch.setattr(tasks, "_LITTLE", little)
+    monkeypatch.setenv("TIDEMARK_INGEST", "fast")
+    shared_out = files.shared_out
+
+    def and_vanish(*args: Any) -> Any:
+        parts = shared_out(*args)
+        for path in Path(JSON.source.location(lake)).glob("*.json"):
+            path.unlink()
+        return parts
+
+    monkeypatch.setattr(files, "shared_out", and_vanish)
+    with pytest.raises(SourceError, match=r"a file vanished before its batch was committed: file:/.*0000\.json\. Put"):
+        run(spark, lake, pipeline_of(JSON), [{"id": "a", "at": at(1).isoformat()}])
 
 
 @pytest.mark.parametrize("values", [[5], [1, 2], [1, 1, 2, 9], [3, 3, 3, 100, 7, 7]])

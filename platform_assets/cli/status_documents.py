@@ -55,7 +55,8 @@ class QueryDocument(BaseModel):
 
     `behind`: the batches of its logs that an operator has not followed yet, `behind_since` when these became more than
     one; `watermark`: that of its logs at the batch up to which it has. `paused`: why it does not go on until somebody
-    acts, while the others do.
+    acts, while the others do. `waiting`: why a delivery waits for its target, `waiting_since` when it began to.
+    `failures`: rows since the start that something outside did not answer, `failed_at` when the last one.
     """
 
     running_batch: int | None
@@ -71,6 +72,10 @@ class QueryDocument(BaseModel):
     behind: int | None
     behind_since: datetime | None
     watermark: datetime | None
+    waiting: str | None
+    waiting_since: datetime | None
+    failures: int
+    failed_at: datetime | None
 
 
 class LatencyDocument(BaseModel):

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.cli import streams
+from platform_assets.cli.status_documents import QueryDocument
 from streaming.base.intervals import utc_now
 from streaming.declare.restarts import Failure
 from streaming.lake.lake import Lake
@@ -197,3 +198,9 @@ def test_a_drain_that_failed_exits_with_5_and_says_why(
     code, text = tidemark("down beats --drain")
     assert (code, "beats: its drain did not end: the view is broken" in text) == (5, True)
     assert "Next: tidemark logs beats" in text
+
+
+def test_the_document_tells_of_a_query_all_that_its_status_does() -> None:
+    assert QueryDocument.model_fields.keys() == QueryStatus.model_fields.keys()
+    told = QueryDocument.model_validate(QueryStatus(waiting="no route", failures=2), from_attributes=True)
+    assert (told.waiting, told.waiting_since, told.failures, told.failed_at) == ("no route", None, 2, None)

@@ -40,8 +40,8 @@ class Format(ABC):
         has one, or where a required one is missing, there is a reason in `_wrong`; where the payload cannot be read at
         all, in `_unreadable`. No payload at all, a null `_raw`, is a row whose declared columns are null, without any
         reason: such a row says that its key is gone. A format may take its time from `_origin`, where `raw` has that.
-        `_unknown` (array<string>) names fields of the outermost level, each once, and is null where the payload could
-        not be read. A format may name fields of nested objects as well, by their paths.
+        `_unknown` (array<string>) names fields of the outermost level, each once and in order of their names, and is
+        null where the payload could not be read. A format may name fields of nested objects as well, by their paths.
 
         `raw` may have a boolean `_typed`. A payload of which it is true was written by Spark, of values that a table
         has, so JSON takes from it what it refuses of other senders.

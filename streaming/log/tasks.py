@@ -205,7 +205,7 @@ def write_certain(spark: SparkSession, taken: Taken, write: WriteCertain) -> Tas
         SourceError: a part of the batch is gone, or cannot be read.
     """
     lengths = [part.length for group in taken.parts for part in group]
-    if lengths and None not in lengths and sum(filter(None, lengths)) <= _LITTLE:
+    if len(taken.parts) == 1 and None not in lengths and sum(filter(None, lengths)) <= _LITTLE:
         texts = list(write.of_parts(taken.parts))
     else:
         try:

@@ -55,7 +55,7 @@ class FileLines(PayloadPart):
 
     @property
     def length(self) -> int | None:
-        """Of a packed file nobody knows."""
+        """The bytes that it reads, which nobody knows of a packed file."""
         return None if self.end is None else self.end - self.start
 
     def batches(self) -> Iterator[pa.RecordBatch]:

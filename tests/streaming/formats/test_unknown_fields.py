@@ -55,7 +55,7 @@ NESTED: dict[str, list[str] | None] = {
     '{"id":"a","address":null,"items":[null],"by":{"k":null}}': None,
     '{"id":"a","address":{"zip":"1","zip2":"2"}}': ["address.zip2"],
     '{"id":"a","address":{"ZIP":"1"}}': ["address.ZIP"],
-    '{"id":"a","address":{"Geo":{"lat":1.5,"lon":null}},"new":1}': ["new", "address.Geo.lon"],
+    '{"id":"a","address":{"Geo":{"lat":1.5,"lon":null}},"new":1}': ["address.Geo.lon", "new"],
     '{"id":"a","items":[{"sku":"x"},{"sku":"y","price":1},{"price":2,"tags":[{"a":1}]}]}': [
         "items.price",
         "items.tags",

@@ -314,7 +314,7 @@ class _ByTasks:
         payloads = tuple(file.path for file in report.doubtful)
         written = _Written(staged, report, percentiles(report.source_times, SHARES_BEFORE), payloads)
         if staged.rows and (self._places.rules or self._counts):
-            judged = self._judged_by_spark(staged, stamps)
+            judged = self._judged_by_spark(staged)
             if judged is None:
                 written.discard()
                 self._paused = True
@@ -331,7 +331,7 @@ class _ByTasks:
         """End the pause, if Spark has rejected no row of the batch that it ingested."""
         self._paused = self._paused and by_spark.report.rejected > 0
 
-    def _judged_by_spark(self, staged: delta.Staged, stamps: Stamps) -> TaskReport | None:
+    def _judged_by_spark(self, staged: delta.Staged) -> TaskReport | None:
         """The counts that are left to Spark, over the valid rows that tasks have written.
 
         None where a rule that is left to Spark does not hold for one of these rows.

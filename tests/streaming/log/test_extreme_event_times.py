@@ -101,6 +101,7 @@ def test_event_times_that_were_valid_in_an_older_log_stop_neither_corrections_of
     land_visits_of_any_year(lake)
     with monkeypatch.context() as older:
         older.setattr(validate, "FIRST_EVENT_TIME", FIRST_INSTANT)
+        older.setenv("TIDEMARK_INGEST", "careful")
         # A session remembers how it judges the rows of a stream.
         drain(spark.newSession(), lake, visits_pipeline, now=lambda: NOW)
     assert log.valid(log.read_log(spark, lake, visits)).count() == 7

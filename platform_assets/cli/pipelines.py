@@ -28,7 +28,7 @@ from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming.base import CorrectionsFailed, OperatorError, StreamingError, TidemarkError, counted, utc_now
-from streaming.declare import Pipeline, Stream, find_pipeline
+from streaming.declare import Pipeline, find_pipeline
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
@@ -84,12 +84,13 @@ def run(
     """Ingest all that has arrived, bring the views up to date, deliver what follows."""
     pipeline = find_pipeline(pipeline_name)
     fetch_jars(pipeline)
-    with spark_session(is_short=_is_soon_done(pipeline)) as spark:
+    backlogs = _Backlogs(pipeline)
+    with spark_session(is_short=_is_soon_done(backlogs)) as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
             done = drain_unpaused(
                 spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch
             )
-        _say_unread(pipeline, done.unknown)
+        _say_unread(pipeline, done.unknown, backlogs)
         _say_waiting(done.waiting)
         for why in done.held.values():
             console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
@@ -165,25 +166,33 @@ def maintain(pipeline_name: PipelineName) -> None:
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
-def _waits(stream: Stream) -> SourceBacklog:
-    """The backlog of a stream's source."""
-    lake = current_lake()
-    head = newest_batch(lake, stream)
-    count = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))
-    return count({} if head is None else head.source)
+class _Backlogs:
+    """The backlogs of a pipeline's sources; what is read to count them once is not read again."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._lake = lake = current_lake()
+        self._counts = [
+            (stream, stream.source.backlog(lake, lake.checkpoint(stream, QUERY))) for stream in pipeline.streams
+        ]
+
+    def now(self) -> list[SourceBacklog]:
+        """The backlog of each stream's source."""
+        heads = [newest_batch(self._lake, stream) for stream, _ in self._counts]
+        memories = [{} if head is None else head.source for head in heads]
+        return [count(memory) for (_, count), memory in zip(self._counts, memories, strict=True)]
 
 
-def _is_soon_done(pipeline: Pipeline) -> bool:
+def _is_soon_done(backlogs_of: _Backlogs) -> bool:
     """True if little waits in the sources; false where one does not tell."""
     try:
-        backlogs = [_waits(stream) for stream in pipeline.streams]
+        backlogs = backlogs_of.now()
     # Whoever ingests says what is wrong with the source or the log.
     except TidemarkError:
         return False
     return sum(each.items * _A_ROW if each.size is None else each.size for each in backlogs) < LITTLE
 
 
-def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) -> None:
+def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]], backlogs: _Backlogs) -> None:
     """Print what came and is in no column, and what lies in the sources and will never be taken, if there is any."""
     for stream_name, counts in unknown.items():
         fields = ", ".join(f"{name} ({rows:,} rows)" for name, rows in counts.items())
@@ -191,10 +200,9 @@ def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) ->
         text = f"Fields{of} that nobody declared: {fields}. Payloads that have one are kept in _raw of the log."
         if counts:
             console.print(text, highlight=False, markup=False, soft_wrap=True)
-    for stream in pipeline.streams:
-        warning = _waits(stream).warning
-        if warning:
-            console.print(warning, highlight=False, markup=False, soft_wrap=True)
+    for backlog in backlogs.now():
+        if backlog.warning:
+            console.print(backlog.warning, highlight=False, markup=False, soft_wrap=True)
 
 
 def _say_waiting(waiting: Mapping[str, str]) -> None:

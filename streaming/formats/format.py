@@ -45,10 +45,15 @@ class Format(ABC):
 
         `raw` may have a boolean `_typed`. A payload of which it is true was written by Spark, of values that a table
         has, so JSON takes from it what it refuses of other senders.
+
+        Raises:
+            DeclarationError: the format has no decoder, and does not say otherwise how it parses.
         """
         decoder = self.decoder
         if decoder is None:
-            raise NotImplementedError(f"{type(self).__name__} has neither a decoder nor a parse of its own")
+            raise DeclarationError(
+                f"format {type(self).__name__} has neither a decoder nor a parse of its own", "write one of the two."
+            )
         return decoded(raw, self.columns, decoder)
 
 

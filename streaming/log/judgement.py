@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import cached_property
 
 import numpy as np
@@ -28,13 +28,11 @@ from streaming.base import (
     to_micros,
 )
 from streaming.clocks import Clock
-from streaming.formats import UNKNOWN, UNREADABLE, WRONG
+from streaming.formats import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, UNKNOWN, UNREADABLE, WRONG
 from streaming.spark import ArrowExpression, Rows
 
 INSTANT = pa.timestamp("us", "UTC")
 _MICROS_A_DAY = 86_400_000_000
-_FIRST_MICRO, _LAST_MICRO = (to_micros(each.replace(tzinfo=UTC)) for each in (datetime.min, datetime.max))
-_FIRST_DAY, _LAST_DAY = _FIRST_MICRO // _MICROS_A_DAY, _LAST_MICRO // _MICROS_A_DAY
 _REJECTED = pa.list_(pa.string())
 
 
@@ -142,13 +140,13 @@ class JudgedTime:
 
 @dataclass(frozen=True)
 class Counted:
-    """The counts of one operator in the commit, as expressions over rows of the log; None for one that is not counted.
+    """The counts of one operator in the commit, as expressions over rows of the log.
 
     `late`: the number of late pairs of a row; `unassigned`: true for a row that is in no window.
     """
 
-    late: ArrowExpression | None
-    unassigned: ArrowExpression | None
+    late: ArrowExpression
+    unassigned: ArrowExpression
 
 
 @dataclass(frozen=True)
@@ -243,8 +241,8 @@ class _Judging:
         source_time = self._rows.array_of(judgement.source_time)
         counted = Rows(dict(zip(log_rows.schema.names, log_rows.columns, strict=True)), self._number)
         counts = judgement.counts.items()
-        late = {name: counted.array_of(each.late) for name, each in counts if each.late is not None}
-        unassigned = {name: counted.array_of(each.unassigned) for name, each in counts if each.unassigned is not None}
+        late = {name: counted.array_of(each.late) for name, each in counts}
+        unassigned = {name: counted.array_of(each.unassigned) for name, each in counts}
         doubtful = self._doubtful | self._rows.doubtful | counted.doubtful
         if judgement.is_partial:
             # A row whose payload could not be read at all has no further reason, because no rule is asked about it.
@@ -372,9 +370,9 @@ def _micros(instants: pa.Array) -> np.ndarray:
 def _is_beyond(values: pa.Array) -> np.ndarray:
     """True for dates and instants outside the years 1 to 9999, which Python cannot read; false for other types."""
     if pa.types.is_date(values.type):
-        numbers, first, last = values.view(pa.int32()), _FIRST_DAY, _LAST_DAY
+        numbers, first, last = values.view(pa.int32()), FIRST_DAY, LAST_DAY
     elif pa.types.is_timestamp(values.type):
-        numbers, first, last = values.view(pa.int64()), _FIRST_MICRO, _LAST_MICRO
+        numbers, first, last = values.view(pa.int64()), FIRST_MICRO, LAST_MICRO
     else:
         return np.zeros(len(values), bool)
     return _mask(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)))

@@ -52,13 +52,13 @@ class TaskReport:
         return TaskReport(
             self.files + other.files,
             self.doubtful + other.doubtful,
-            sums(self.rows, other.rows),
+            _sums(self.rows, other.rows),
             self.rejected + other.rejected,
-            greatest_of(self.greatest, other.greatest),
-            sums(self.source_times, other.source_times),
-            bounded_unknown(sums(self.unknown, other.unknown)),
-            sums(self.late, other.late),
-            sums(self.unassigned, other.unassigned),
+            _greatest_of(self.greatest, other.greatest),
+            _sums(self.source_times, other.source_times),
+            bounded_unknown(_sums(self.unknown, other.unknown)),
+            _sums(self.late, other.late),
+            _sums(self.unassigned, other.unassigned),
         )
 
     def to_json(self) -> str:
@@ -73,7 +73,7 @@ class TaskReport:
         return cls(**{**told, **files, "source_times": dict(map(tuple, told["source_times"]))})
 
 
-def sums(*counts: Mapping[_Name, int]) -> dict[_Name, int]:
+def _sums(*counts: Mapping[_Name, int]) -> dict[_Name, int]:
     """The sums of several counts."""
     together = Counter[_Name]()
     for each in counts:
@@ -81,7 +81,7 @@ def sums(*counts: Mapping[_Name, int]) -> dict[_Name, int]:
     return dict(together)
 
 
-def greatest_of(*times: Mapping[str, int | None]) -> dict[str, int | None]:
+def _greatest_of(*times: Mapping[str, int | None]) -> dict[str, int | None]:
     """The greatest time of each name; null where none has one."""
     together: dict[str, int | None] = {}
     for name, time in (entry for each in times for entry in each.items()):

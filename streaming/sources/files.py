@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,6 +29,7 @@ from streaming.sources.landed_files import (
     matcher,
     path_of,
     planned_files,
+    quoted,
     relative_path,
     undecoded_names,
     undecoded_warning,
@@ -441,5 +442,4 @@ def _uri(folder: str, name: str) -> str:
     path = f"{folder}/{name}"
     scheme, separator, rest = path.partition("://")
     address, below = (f"{scheme}://", rest) if separator else ("file://", path)
-    # Java leaves what is not ASCII as it is.
-    return address + "".join(quote(part, safe="/!$&'()*+,;=:@~") if part.isascii() else part for part in below)
+    return address + quoted(below)

@@ -218,11 +218,14 @@ def path_of(uri: str) -> str:
 def encoded(path: str) -> str:
     """A path or URI as Spark tells it in a row: URL-encoded, and without an authority that is empty."""
     scheme, separator, below = path.partition("://")
-    # Java leaves what is not ASCII as it is.
-    quoted = "".join(quote(each, safe=_OF_PATHS) if each.isascii() else each for each in (below if separator else path))
     if not separator:
-        return quoted
-    return f"{scheme}:{quoted}" if below.startswith("/") else f"{scheme}://{quoted}"
+        return quoted(path)
+    return f"{scheme}:{quoted(below)}" if below.startswith("/") else f"{scheme}://{quoted(below)}"
+
+
+def quoted(path: str) -> str:
+    """A path as it stands in a URI of Java, which leaves what is not ASCII as it is."""
+    return "".join(quote(each, safe=_OF_PATHS) if each.isascii() else each for each in path)
 
 
 def _digest(name: str) -> bytes:

@@ -37,6 +37,7 @@ STREAMING = (
     "selected",
     "joins",
     "lookups",
+    "changes",
     "deliveries",
     "queryable",
     "audit",

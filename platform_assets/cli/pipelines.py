@@ -28,6 +28,7 @@ from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming.base import CorrectionsFailed, OperatorError, StreamingError, TidemarkError, counted, utc_now
+from streaming.changes import publish
 from streaming.declare import Pipeline, find_pipeline
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
@@ -136,6 +137,7 @@ def correct(
                     bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
             except CorrectionsFailed as error:
                 failed.append(error)
+            publish(spark, lake, operator)
         followed = deliver_current(spark, lake, pipeline)
     _say_delivered(pipeline, followed)
     if len(failed) > 1:

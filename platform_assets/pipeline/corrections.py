@@ -19,6 +19,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Lake, Pipeline
 from streaming.base import CorrectionsFailed, utc_now
+from streaming.changes import publish
 from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
 from streaming.operators import runtime_of
@@ -131,6 +132,7 @@ def _correct(
         corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
     except CorrectionsFailed as error:
         failed, corrected = error, error.corrected
+    publish(spark.spark_session, lake, operator)
     through = {stream.name: head(lake, stream) for stream in operator.reads}
     named = {
         "through_batch" if len(through) == 1 else f"through_batch_of_{name}": newest.number

@@ -26,8 +26,19 @@ from streaming.base import (
     signed_interval,
 )
 from streaming.declare.columns import ColumnSpec, failed_of_sides
+from streaming.declare.delivered import CHANGES
 from streaming.declare.join_keys import JoinKind, SideName, check_keys_meet_exactly, check_keys_there, keys_of
-from streaming.declare.operator import CURRENT, FAILED, LATE, UNMATCHED, OnError, Operator, RowLaw, TableSpec
+from streaming.declare.operator import (
+    CURRENT,
+    FAILED,
+    LATE,
+    UNMATCHED,
+    OnError,
+    Operator,
+    RowLaw,
+    TableSpec,
+    published_of,
+)
 from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream
 
@@ -168,9 +179,14 @@ class Joined(Operator):
         return (pairs, unmatched) if self.outer_sides else (pairs,)
 
     @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """What is current, where pairs void rows that were told."""
+        return published_of(self) if self.outer_sides else ()
+
+    @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Also of a join that tells of pairs alone, so that its kind can be changed."""
-        return (UNMATCHED, LATE, CURRENT, *([FAILED] if self.diverts else []))
+        return (UNMATCHED, LATE, CURRENT, CHANGES, *([FAILED] if self.diverts else []))
 
     @property
     def selected(self) -> Mapping[str, str]:

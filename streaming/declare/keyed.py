@@ -25,6 +25,7 @@ from streaming.base import (
     settle,
 )
 from streaming.declare.columns import ColumnSpec, key_columns
+from streaming.declare.delivered import CHANGES
 from streaming.declare.functions import described
 from streaming.declare.keyed_checks import (
     check_connected,
@@ -45,6 +46,7 @@ from streaming.declare.operator import (
     Operator,
     TableSpec,
     corrections_of,
+    published_of,
 )
 from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream, check_some_streams
@@ -140,7 +142,16 @@ class Keyed(Operator):
         if self.rules is not None:
             check_rules(self.name, self.streams, self.rules.of)
         check_state(self.name, self.by, self.state_schema)
-        reserved = {FAILED, STATE, LATE, FIRST, CURRENT, CORRECTIONS, *map(corrections_of, (*self.sides, FAILED))}
+        reserved = {
+            FAILED,
+            STATE,
+            LATE,
+            FIRST,
+            CURRENT,
+            CHANGES,
+            CORRECTIONS,
+            *map(corrections_of, (*self.sides, FAILED)),
+        }
         check_outputs(
             self.name,
             self.by,
@@ -176,6 +187,11 @@ class Keyed(Operator):
             TableSpec(STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
             *(self._corrections_table(to) for to in self._emitted if self.order == "event" and self.idle is not None),
         )
+
+    @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """What is current, where late rows are corrected."""
+        return published_of(self) if self.corrected else ()
 
     def _corrections_table(self, to: str) -> TableSpec:
         of = f"side output {to} of keyed function" if to else "keyed function"
@@ -242,9 +258,9 @@ class Keyed(Operator):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late rows and current results, which are reads."""
+        """Those of its tables, of its late rows, which are a read, and what is published of it."""
         outputs = (*self.sides, FAILED)
-        return (*outputs, STATE, LATE, CURRENT, *map(corrections_of, ("", *outputs)))
+        return (*outputs, STATE, LATE, CURRENT, CHANGES, *map(corrections_of, ("", *outputs)))
 
     @property
     def condition(self) -> str | None:

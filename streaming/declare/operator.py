@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
 
 CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
 """Corrections, updates and open windows of a view, late rows (a read), and what an operator keeps between two steps."""
 
 CURRENT = "current"
-"""Current results, which are a read of those tables that hold results."""
+"""Current results, which follow from those tables that hold results, and are published as one."""
 
 FIRST = "first"
 """First results, which are the operator's own table."""
@@ -131,6 +132,19 @@ class Operator(ABC):
         return tuple(table.suffix for table in self.tables if table.suffix)
 
     @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """The tables that follow what is current of it, none where nothing corrects its results.
+
+        They are no tables of its own: what is built anew goes on with their revisions.
+        """
+        return ()
+
+    @property
+    def own_suffixes(self) -> tuple[str, ...]:
+        """Those of `reserved_suffixes` that tables of its own have, which are built from the logs."""
+        return tuple(suffix for suffix in self.reserved_suffixes if suffix not in (CHANGES, CURRENT))
+
+    @property
     def delivers(self) -> tuple[str, ...]:
         """The rows of it that a delivery can carry; the first of them where nothing else is said."""
         return ("first", "current", "late")
@@ -208,6 +222,12 @@ class Operator(ABC):
     def table_name(self, suffix: str = "") -> str:
         """The name of the table with this suffix."""
         return f"{self.name}_{suffix}" if suffix else self.name
+
+
+def published_of(operator: Operator) -> tuple[TableSpec, ...]:
+    """The tables that are published of an operator that corrects its results."""
+    of = f"what is current of {operator.kind_name} {operator.name}"
+    return TableSpec(CHANGES, f"Every change of {of}"), TableSpec(CURRENT, of[0].upper() + of[1:], is_result=False)
 
 
 def corrections_of(output: str) -> str:

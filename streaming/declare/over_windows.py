@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from streaming.base import DAY, EVENT_TIME
 from streaming.declare.columns import ColumnSpec, read_from_log
-from streaming.declare.operator import CORRECTIONS, CURRENT, UPDATES, Operator, RowLaw, TableSpec
+from streaming.declare.operator import CORRECTIONS, CURRENT, UPDATES, Operator, RowLaw, TableSpec, published_of
 from streaming.declare.stream import Stream
 from streaming.windows import Window
 
@@ -72,6 +72,11 @@ class OverWindows(Operator):
             *self.own_tables,
             *([corrections] if self.corrected else []),
         )
+
+    @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """What is current, where anything corrects first results."""
+        return published_of(self) if self.overlaid else ()
 
     @property
     def corrected(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from streaming.base import DeclarationError, check_choice, check_column_name, check_name, check_names, interval, settle
 from streaming.declare.columns import ColumnSpec, failed_of_sides, log_columns
+from streaming.declare.delivered import CHANGES
 from streaming.declare.join_keys import InputSide, check_keys_there, keys_of
 from streaming.declare.operator import (
     CORRECTIONS,
@@ -97,8 +98,8 @@ class TwoSided(OverWindows):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late and failed rows and current results, which are reads."""
-        return (CORRECTIONS, LATE, STATE, CURRENT, *([FAILED] if self.diverts else []))
+        """Those of its tables, and of its late and failed rows, which are reads, and what is published of it."""
+        return (CORRECTIONS, LATE, STATE, CURRENT, CHANGES, *([FAILED] if self.diverts else []))
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from streaming.base import DeclarationError, check_column_name, check_name, columns_of, interval, settle
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log
+from streaming.declare.delivered import CHANGES
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
 from streaming.declare.operator import (
@@ -168,8 +169,8 @@ class Windowed(OverWindows):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late pairs, failed rows and current results, which are reads."""
-        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE, CURRENT, *([FAILED] if self.diverts else []))
+        """Those of its tables, and of its late pairs, failed rows and what is published of it."""
+        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE, CURRENT, CHANGES, *([FAILED] if self.diverts else []))
 
     @property
     def result_key(self) -> tuple[str, ...]:

@@ -395,6 +395,10 @@ def _tables(lake: Lake, pipeline: Pipeline) -> Iterator[_Table]:
         has_metadata = ready_generation(lake, operator) is None
         for spec in operator.tables:
             yield _Table(lake.table(operator, spec.suffix), way_out, has_metadata)
+        for spec in operator.published:
+            both = " and ".join(lake.table(operator, each.suffix) for each in operator.published)
+            way_out = f"remove {both}; the next `tidemark run {operator.folder}` writes what is current anew"
+            yield _Table(lake.table(operator, spec.suffix), way_out, has_metadata)
     for delivery in pipeline.deliveries:
         way_out = f"remove it and begin anew with `tidemark redeliver {pipeline.name} {delivery.name} --all`"
         for suffix in (PROGRESS, DEAD, CHANGES):

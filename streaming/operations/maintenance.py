@@ -111,6 +111,7 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
             for table in operator.tables
             if not table.is_state
         ]
+        tables += [_Table(lake.table(operator, table.suffix)) for table in operator.published]
     for delivery in pipeline.deliveries:
         tables += [_Table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)]
     for receiver in pipeline.receivers:

@@ -79,7 +79,7 @@ def restore(
                 put_in_place(spark, lake, pipeline, operator, now, listener or RebuildListener())
             remove_next(lake, operator)
             # The own table last: a copy without it is none.
-            for suffix in [*operator.reserved_suffixes, ""]:
+            for suffix in [*operator.own_suffixes, ""]:
                 table = saved.of(_place(operator, suffix))
                 if table is not None:
                     beside = lake.table(next_of(operator), suffix)

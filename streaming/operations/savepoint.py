@@ -102,7 +102,8 @@ def fingerprint_of(operator: Operator) -> Mapping[str, object]:
 
 def _cut_operator(lake: Lake, operator: Operator) -> tuple[Mapping[str, int], list[SavedTable]] | None:
     """The progress of the operator and its tables now; None in the midst of a switch to tables that were built anew."""
-    opened = {spec.suffix: delta.open_table(lake.table(operator, spec.suffix)) for spec in operator.tables}
+    specs = (*operator.tables, *operator.published)
+    opened = {spec.suffix: delta.open_table(lake.table(operator, spec.suffix)) for spec in specs}
     own = opened[""]
     if any(generation_of(table) > generation_of(own) for table in opened.values()):
         return None

@@ -98,7 +98,7 @@ def check_declaration(
 def has_published(lake: Lake, operator: Operator) -> bool:
     """True where a table of the operator but its state has a row, or is of a later generation than the first."""
     beside = {spec.suffix: spec for spec in operator.tables}
-    for suffix in ("", *operator.reserved_suffixes):
+    for suffix in ("", *operator.own_suffixes):
         table = delta.open_table(lake.table(operator, suffix))
         if table is None or (suffix in beside and beside[suffix].is_state):
             continue

@@ -81,7 +81,7 @@ def switch(spark: SparkSession, lake: Lake, operator: Operator) -> None:
     """
     generation, beside = ready_generation(lake, operator), next_of(operator)
     assert generation is not None
-    for suffix in [*operator.reserved_suffixes, ""]:
+    for suffix in [*operator.own_suffixes, ""]:
         uri, source = lake.table(operator, suffix), lake.table(beside, suffix)
         there = delta.open_table(uri)
         if there is not None and generation_of(there) >= generation:
@@ -90,7 +90,7 @@ def switch(spark: SparkSession, lake: Lake, operator: Operator) -> None:
             _take_over(spark, source, uri, generation, operator)
         elif there is not None:
             _replace(delta.read(spark, uri).limit(0), uri, generation, {GONE: 1})
-    for uri in (lake.table(operator, suffix) for suffix in operator.reserved_suffixes):
+    for uri in (lake.table(operator, suffix) for suffix in operator.own_suffixes):
         there = delta.open_table(uri)
         if there is not None and is_gone(there):
             storage.remove_folder(uri)
@@ -100,7 +100,7 @@ def switch(spark: SparkSession, lake: Lake, operator: Operator) -> None:
 def remove_next(lake: Lake, operator: Operator) -> None:
     """Remove what was built beside the operator's tables, its own table last, which says that it is ready."""
     beside = next_of(operator)
-    for suffix in [*beside.reserved_suffixes, ""]:
+    for suffix in [*beside.own_suffixes, ""]:
         storage.remove_folder(lake.table(beside, suffix))
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError, interval
+from streaming.changes import Publishing
 from streaming.clocks import latest
 from streaming.declare import Pipeline
 from streaming.lake import Lake
@@ -30,6 +31,11 @@ from streaming.service.watch import Watch
 _LOOK_EVERY = 0.5
 _PUBLISHED_WITHIN = timedelta(minutes=1)
 _INSPECTED_EVERY = timedelta(seconds=10)
+
+_LOOKED_AT_EVERY = 5.0
+"""Seconds between two looks at what is current of an operator that takes no step; another process corrects it."""
+_MOST_PUBLISHING = 9
+"""The least time between two looks, in times that the last one took, so that a tenth of the time goes into them."""
 
 Ending = Literal["stop", "drain"]
 GIVES_WAY = 2.0
@@ -66,9 +72,11 @@ class Continuous(Observer):
         self._run = Run(spark, lake, pipeline, self)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: dict[str, StreamingQuery] = {}
-        threads = len(self._run.operators) + len(self._run.deliveries.runtimes) + 1
+        beside = [*self._run.deliveries.runtimes, *self._run.publishing]
+        threads = len(self._run.operators) + len(beside) + 1
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
         self._delivering: list[Future[None]] = []
+        self._news = {publishing.operator.name: Event() for publishing in self._run.publishing}
         self._delivered, self._ended = Event(), Event()
         self._wake = Event()
         self._steps = _Stepping(self._run, self.watch, self._threads, now, lambda: self._wake.set())
@@ -95,6 +103,7 @@ class Continuous(Observer):
                 self._threads.submit(self._run.deliveries.run, runtime, self._delivered)
                 for runtime in self._run.deliveries.runtimes
             ]
+            self._delivering += [self._threads.submit(self._publish, each) for each in self._run.publishing]
             self.watch.phase = "running"
             while (end := ending()) is None:
                 self._step()
@@ -128,6 +137,8 @@ class Continuous(Observer):
     def committed(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.committed(query, written, batch)
         self._run.deliveries.tell()
+        if query in self._news:
+            self._news[query].set()
         if batch is not None:
             self._wake.set()
 
@@ -176,13 +187,25 @@ class Continuous(Observer):
         """Publish all that was taken in; False where `until` became true before the end."""
         self._stop_ingest()
         steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up]
-        rest = partial(self._run.deliveries.deliver_all, stop=self._ended)
-        return self._carry_out([*steps, self._end_deliveries, rest], until)
+        rest = [self._run.publish_all, partial(self._run.deliveries.deliver_all, stop=self._ended)]
+        return self._carry_out([*steps, self._end_deliveries, *rest], until)
+
+    def _publish(self, publishing: Publishing) -> None:
+        """Publish what is current of an operator, on and on, until deliveries end."""
+        news = self._news[publishing.operator.name]
+        while not self._delivered.is_set():
+            news.clear()
+            began = monotonic()
+            self._run.publish(publishing)
+            self._delivered.wait(min(_MOST_PUBLISHING * (monotonic() - began), _LOOKED_AT_EVERY))
+            news.wait(_LOOKED_AT_EVERY)
 
     def _end_deliveries(self) -> None:
         """Let each end the batch that it sends, and begin no other."""
         self._delivered.set()
         self._run.deliveries.tell()
+        for news in self._news.values():
+            news.set()
         for delivering in self._delivering:
             # A failure was told, or is told by whoever ends the run.
             with suppress(Exception):

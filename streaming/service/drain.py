@@ -137,6 +137,7 @@ def drain_unpaused(
         try:
             run.step_all()
             run.catch_up()
+            run.publish_all()
         except StopRequested as stopped:
             raise QueryFailed(f"view {str(stopped)!r} was stopped before its next step, as was asked.") from stopped
         try:
@@ -148,5 +149,5 @@ def drain_unpaused(
         paused: dict[str, StreamingError] = {**run.deliveries.paused}
         held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryPaused)}
     waiting = {name: outage.why for name, outage in run.deliveries.waiting.items()}
-    paused = {**run.paused, **{name: why for name, why in paused.items() if name not in held}}
+    paused = {**run.unpublished, **run.paused, **{name: why for name, why in paused.items() if name not in held}}
     return Drained(totals, run.heads, unknown, waiting, held, paused)

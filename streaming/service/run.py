@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import BATCH, ORIGIN, DeclarationError, FunctionError, StreamingError, names_in
+from streaming.changes import Publishing
 from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
@@ -56,6 +57,9 @@ class Run:
         self._pauses = PausedOperators(spark, lake, pipeline, observer.now)
         self.followed = _Positions()
         self._failing_rows: dict[tuple[str, int, str], str | None] = {}
+        self.publishing = tuple(Publishing(lake, each) for each in pipeline.operators if each.published)
+        self.unpublished: dict[str, StreamingError] = {}
+        """Why what is current of an operator could not be published, by its name; each look tries again."""
         self.deliveries = Delivering(spark, lake, pipeline, observer)
         self.writers = tuple(
             LogWriter(
@@ -224,6 +228,29 @@ class Run:
         """Bring what all operators have besides their steps up to the newest batch."""
         for runtime in filter(self.goes_on, self.operators):
             self._besides(runtime, runtime.catch_up)
+
+    def publish(self, publishing: Publishing) -> None:
+        """Publish what is current of an operator that is not paused.
+
+        Nothing stops where that fails, as the next look finds whatever this one has not told.
+        """
+        name = publishing.operator.name
+        if name in self.paused:
+            return
+        try:
+            with pausing(publishing.operator):
+                publishing.publish(self.spark)
+        except Paused as failed:
+            if str(self.unpublished.get(name)) != str(failed.reason):
+                _log.warning("what is current of %r could not be published: %s", name, failed.reason)
+            self.unpublished[name] = failed.reason
+        else:
+            self.unpublished.pop(name, None)
+
+    def publish_all(self) -> None:
+        """Publish what is current of all operators."""
+        for publishing in self.publishing:
+            self.publish(publishing)
 
     def _failing_row(self, runtime: OperatorRuntime, step: Step, expression: str) -> str | None:
         """Looked for once, however often the step is tried again: that reads the logs."""

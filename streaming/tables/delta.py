@@ -17,8 +17,10 @@ from datetime import date
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
@@ -26,7 +28,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError
 from streaming.tables import s3, storage
-from streaming.tables.data_files import TaskFile, added_files, read_listed, read_paths
+from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
 
@@ -243,6 +245,11 @@ def partition_of(columns: Sequence[str]) -> list[str]:
     return [DAY] if DAY in columns else []
 
 
+def partitions(table: DeltaTable) -> list[str]:
+    """The columns by which an open table is partitioned."""
+    return list(table.metadata().partition_columns)
+
+
 @dataclass(frozen=True)
 class Txn:
     """The idempotence key of a write, which Delta keeps: a query `app_id` writes its batch `version` at most once."""
@@ -331,7 +338,12 @@ class Staged:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The rows, read from the files that were written, which costs less than to compute or cache them."""
-        return read_paths(spark, self.uri, self.schema, partition_of(self.schema.names), self.paths)
+        return read_paths(spark, self.uri, self.schema, partitions(self._table), self.paths)
+
+    def least(self, column: str) -> Any:
+        """The least value of a column whose bounds are kept; None where there is none."""
+        stats = (json.loads(each.stats)["minValues"] for each in self._actions if isinstance(each, AddAction))
+        return min((bounds[column] for bounds in stats if column in bounds), default=None)
 
     def with_rows_of(self, other: Staged) -> Staged:
         """These rows and those of another one beside the same table, for one commit."""
@@ -377,7 +389,7 @@ class Staged:
                     list(self._actions),
                     mode="append" if self._replaces is None else "overwrite",
                     schema=Schema.from_json(nullable(schema).json()) if replaces_all else table.schema(),
-                    partition_by=partition_of(schema.names),
+                    partition_by=partitions(table),
                     partition_filters=list(self._replaces) if self._replaces else None,
                     commit_properties=properties,
                 )
@@ -411,9 +423,35 @@ def stage(
     # Each attempt has a folder of its own, so that no files of one that died are committed; VACUUM removes those.
     folder = f"data/{uuid.uuid4().hex}"
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
-    frame.write.partitionBy(*partition_of(frame.columns)).options(**encoding).parquet(f"{uri}/{folder}")
+    frame.write.partitionBy(*partitions(table)).options(**encoding).parquet(f"{uri}/{folder}")
     actions, rows = added_files(table, folder, statistics)
     return Staged(uri, rows, nullable(frame.schema), table, actions, replaces)
+
+
+def stage_rows(
+    uri: str,
+    rows: pa.Table,
+    schema: StructType,
+    *,
+    statistics: Sequence[str] = (),
+    replaces: Sequence[tuple[str, str, Any]] | None = None,
+) -> Staged:
+    """As `stage`, of rows in memory, without Spark; `schema` has their columns as the table keeps them."""
+    table = opened(uri)
+    stored = rows.schema
+    by = partitions(table)
+    if by:
+        stored = pa.schema([field for field in stored if field.name not in by])
+    files = TaskFiles(uri, stored, statistics, dated=bool(by))
+    for day in pc.unique(rows[DAY]).to_pylist() if by else [None]:
+        chosen = rows.filter(_is_day(rows[DAY], day)).select(stored.names) if by else rows
+        for batch in chosen.combine_chunks().to_batches():
+            files.write(batch, day)
+    return replace(staged_files(uri, table, nullable(schema), files.close()), _replaces=replaces)
+
+
+def _is_day(days: pa.ChunkedArray, day: date | None) -> pa.ChunkedArray:
+    return pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day))
 
 
 def staged_files(uri: str, table: DeltaTable, schema: StructType, files: Sequence[TaskFile]) -> Staged:
@@ -557,6 +595,33 @@ def contents(
         columns=None if columns is None else list(columns),
         filesystem=files_of(table),
     )
+
+
+def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: int) -> pa.Table | None:
+    """The rows that were appended to an open table after its version `since`, read without Spark.
+
+    None where files of that version are there no more, as after a compaction, where the version itself is gone, or
+    where there are more rows than `most`.
+    """
+    try:
+        before = open_table(table.table_uri, since)
+    except DeltaError:
+        return None
+    old, there = ({} if each is None else _rows_by_path(each) for each in (before, table))
+    added = there.keys() - old.keys()
+    if not old.keys() <= there.keys() or sum(there[path] for path in added) > most:
+        return None
+    schema = pa.schema(table.schema().to_arrow())
+    wanted = pa.schema([schema.field(name) for name in columns])
+    by_day = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive") if partitions(table) else None
+    if not added:
+        return wanted.empty_table()
+    return ds.dataset(sorted(added), wanted, "parquet", files_of(table), by_day).to_table()
+
+
+def _rows_by_path(table: DeltaTable) -> dict[str, int]:
+    files = pa.table(table.get_add_actions())
+    return dict(zip(map(str, files["path"].to_pylist()), files["num_records"].to_pylist(), strict=True))
 
 
 def missing_files(table: DeltaTable) -> list[str]:

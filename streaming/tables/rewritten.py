@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from streaming.base import DAY
 from streaming.tables.data_files import added_files, read_files
-from streaming.tables.delta import Mark, attempts, commit_properties, open_table, opened, partition_of, write_checksum
+from streaming.tables.delta import Mark, attempts, commit_properties, open_table, opened, write_checksum
 
 _FILE = "_file"
 
@@ -120,7 +120,7 @@ def _rewrite(
     ]
     if split is not None and files:
         kept, folder = split.kept(read_files(spark, table, uri, files)), f"data/{uuid.uuid4().hex}"
-        kept.write.partitionBy(*partition_of(kept.columns)).parquet(f"{uri}/{folder}")
+        kept.write.partitionBy(*table.metadata().partition_columns).parquet(f"{uri}/{folder}")
         added, _ = added_files(table, folder, bounded_columns(table))
         actions += [replace(action, data_change=False) for action in added if isinstance(action, AddAction)]
     table.create_write_transaction(

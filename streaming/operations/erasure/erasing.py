@@ -26,6 +26,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
+from streaming.changes import Publishing
 from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
@@ -116,6 +117,9 @@ def erase(
                 rebuild_held(spark, lake, operator, now)
         listener("telling deliveries")
         recipients, to_tell = _tell_deliveries(spark, lake, pipeline, erasure, person, now)
+        for operator in (each for each in rebuilt if each.published):
+            # Older changes have numbers that the person was part of.
+            Publishing(lake, operator).begin_anew(spark)
         for table in _others(spark, lake, pipeline, person, erasure):
             erasure = _taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")

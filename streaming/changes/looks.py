@@ -1,0 +1,307 @@
+"""Current results at one moment, of each kind of operator that corrects some, and on which days they may be new."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import reduce, singledispatch
+from itertools import takewhile
+from typing import Generic, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import keyed
+from streaming.base import AT, DAY, DeclarationError, from_micros, literal, optional_instant, optional_micros
+from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Joined, Keyed, Operator, OverWindows
+from streaming.joins import current_rows, voided_rows, with_reasons
+from streaming.lake import Lake
+from streaming.operators import PinnedTables, Progress, generation_of
+from streaming.sinks import REASON
+from streaming.tables import days_of, delta, newest_commits
+from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
+
+NOTHING_CLOSED = -(2**62)
+
+Corrects = TypeVar("Corrects", bound=Operator)
+
+
+@dataclass(frozen=True)
+class ChangePosition:
+    """The state that the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the
+    updates through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers
+    the changes. `first` is the version of the first results, which also moves where no row is added.
+
+    `again`: the next changes repeat everything, whatever was told.
+    """
+
+    revision: int = -1
+    closed: int = NOTHING_CLOSED
+    updates: int = -1
+    corrections: int = delta.BEFORE
+    step: int = -1
+    of_generation: int = 0
+    again: int = 0
+    first: int = delta.BEFORE
+
+    @classmethod
+    def of(cls, table: DeltaTable | None) -> Self:
+        """The state that an open table of changes records."""
+        kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
+        return cls(**{name: number for name, number in kept.items() if number is not None})
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The watermark up to which the first results are whole; None before there is one."""
+        return optional_instant(None if self.closed == NOTHING_CLOSED else self.closed)
+
+
+class Look(ABC):
+    """Current results as the tables of an operator had them at one moment."""
+
+    @abstractmethod
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        """The state that follows from the tables as they are, where it was `before`; equal to it if nothing is new."""
+
+    @abstractmethod
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
+        """The days on which a result may have changed since; None for all of them."""
+
+    @abstractmethod
+    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
+        """The columns of a result, `_day` and `_reason`: one row for each result that is current, or was `at` a state.
+
+        The state must be of the generation that the tables are of.
+        """
+
+    def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
+        """The columns of a result and `_day` of those that are new, where nothing that was current changes.
+
+        Starts no Spark. None where it cannot tell without, or there are more rows than `most`.
+        """
+        return None
+
+
+@singledispatch
+def look_at(operator: Operator, lake: Lake) -> Look | None:
+    """The results of an operator as they are now; None while there are none.
+
+    `look_at.register` adds a kind of operator whose results are corrected.
+    """
+    raise DeclarationError(
+        f"operator {operator.name!r} is a {type(operator).__name__}, of which nothing here can tell what is current; "
+        "register a Look for that type with `look_at.register`."
+    )
+
+
+class _LookAtCorrected(Look, Generic[Corrects]):
+    """First results, updates and corrections of an operator, as its tables had them at one moment."""
+
+    def __init__(self, lake: Lake, pinned: PinnedTables[Corrects], columns: tuple[str, ...]) -> None:
+        self._lake = lake
+        self._operator = pinned.operator
+        self._versions = pinned.versions
+        self._columns = columns
+        self._first = delta.opened(lake.table(pinned.operator), pinned.versions[""])
+
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        closed = optional_micros(Progress.of(self._operator, self._first).watermark)
+        return replace(
+            ChangePosition(),
+            revision=before.revision,
+            closed=NOTHING_CLOSED if closed is None else closed,
+            corrections=self._versions[CORRECTIONS],
+            of_generation=generation_of(self._first),
+            first=self._versions[""],
+        )
+
+    def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
+        unlooked = before.revision < 0
+        if before.of_generation != generation_of(self._first) and not unlooked:
+            return None
+        corrected = self._corrected_days()
+        if (unlooked and corrected) or not self._is_uncorrected_since(before):
+            return None
+        rows = delta.appended_rows(self._first, before.first, (*self._columns, DAY), most)
+        if rows is None or (corrected and not self._have_nothing_in_common(rows, corrected)):
+            return None
+        return rows
+
+    def _is_uncorrected_since(self, before: ChangePosition) -> bool:
+        """True if nothing but first results came since."""
+        return before.revision < 0 or self._versions[CORRECTIONS] == before.corrections
+
+    def _corrected_days(self) -> set[date]:
+        """The days that anything but first results is of."""
+        return days_of(self._lake.table(self._operator, CORRECTIONS), self._versions[CORRECTIONS])
+
+    def _have_nothing_in_common(self, rows: pa.Table, corrected: set[date]) -> bool:
+        """True if no correction can stand for one of the new `rows`."""
+        return corrected.isdisjoint(rows[DAY].unique().to_pylist())
+
+    def _anew(self, before: ChangePosition) -> bool:
+        """True if any result may have changed, because nothing was told yet or the operator was built anew."""
+        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again > 0
+        return anew or before.of_generation != generation_of(self._first)
+
+    def _corrected_since(self, before: ChangePosition) -> set[date]:
+        """The days that were corrected since."""
+        uri, version = self._lake.table(self._operator, CORRECTIONS), self._versions[CORRECTIONS]
+        return _corrected_since(before.corrections, delta.open_table(uri, version))
+
+    def _first_rows(self, spark: SparkSession) -> DataFrame:
+        return delta.read(spark, self._lake.table(self._operator), self._versions[""])
+
+
+class _LookAtWindows(_LookAtCorrected[OverWindows]):
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        operator = self._operator
+        through = updated_through(self._lake, operator, self._updates_version) if operator.updated else -1
+        return replace(super().seen(before), updates=through)
+
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
+        """A session may become one with those of other days."""
+        operator = self._operator
+        if operator.window.merging or self._anew(before):
+            return None
+        since = operator.window.closed_by(from_micros(before.closed))
+        days = _days_in(self._first_rows(spark).where(F.col("window_end") > literal(since)))
+        updates = read_updates(spark, self._lake, operator, self._updates_version)
+        if updates is not None:
+            days |= _days_in(updates.where(F.col("_batch") > before.updates))
+        return frozenset(days | self._corrected_since(before))
+
+    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
+        operator, lake, first = self._operator, self._lake, self._first_rows(spark)
+        updates = read_updates(spark, lake, operator, self._updates_version)
+        corrections_at = self._versions[CORRECTIONS] if at is None else at.corrections
+        if at is not None:
+            closed = None if at.watermark is None else operator.window.closed_by(at.watermark)
+            first = first.where(F.lit(False) if closed is None else F.col("window_end") <= literal(closed))
+            updates = None if updates is None else updates.where(F.col("_batch") <= at.updates)
+        corrections = read_corrections(spark, lake, operator, corrections_at)
+        return current_with_reasons(first, corrections, operator, updates)
+
+    def _is_uncorrected_since(self, before: ChangePosition) -> bool:
+        return super()._is_uncorrected_since(before) and self._updates_since(before) == 0
+
+    def _updates_since(self, before: ChangePosition) -> int:
+        table = delta.open_table(self._lake.updates(self._operator), self._updates_version)
+        return 0 if table is None else delta.contents(table, [("_batch", ">", before.updates)], ["_batch"]).num_rows
+
+    def _corrected_days(self) -> set[date]:
+        return super()._corrected_days() | days_of(self._lake.updates(self._operator), self._updates_version)
+
+    def _have_nothing_in_common(self, rows: pa.Table, corrected: set[date]) -> bool:
+        # A session of one day may be part of a corrected one of another.
+        return not self._operator.window.merging and super()._have_nothing_in_common(rows, corrected)
+
+    @property
+    def _updates_version(self) -> int:
+        return self._versions.get(UPDATES, delta.BEFORE)
+
+
+class _LookAtKeyed(_LookAtCorrected[Keyed]):
+    def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
+        rows = super().appended(before, most)
+        # Of the very instant up to which the last look was whole, a result may be there twice.
+        if rows is None or before.watermark is None or not rows.num_rows:
+            return rows
+        return rows if pc.min(rows[AT]).as_py() > before.watermark else None
+
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
+        if self._anew(before):
+            return None
+        # No step emits anything for a time that the clock had passed before it.
+        new = _days_in(self._first_rows(spark).where(F.col(AT) >= literal(from_micros(before.closed))))
+        return frozenset(new | self._corrected_since(before))
+
+    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
+        operator, lake = self._operator, self._lake
+        first_at, corrections_at = (
+            (self._versions[""], self._versions[CORRECTIONS]) if at is None else (at.first, at.corrections)
+        )
+        first = delta.read(spark, lake.table(operator), first_at)
+        corrections = keyed.read_corrections(spark, lake, operator, "", corrections_at)
+        current = keyed.current_results(first, corrections, operator)
+        reason = F.when(F.col("_corrected"), "correction").otherwise("first").alias(REASON)
+        return current.select(*current.columns, reason).drop("_corrected")
+
+
+class _LookAtJoin(Look):
+    def __init__(self, lake: Lake, operator: Joined, versions: Mapping[str, int]) -> None:
+        self._lake = lake
+        self._operator = operator
+        self._versions = versions
+        self._own = delta.opened(lake.table(operator), versions[""])
+        self._progress, self._generation = Progress.of(operator, self._own), generation_of(self._own)
+
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        closed = optional_micros(self._progress.watermark)
+        return replace(
+            ChangePosition(),
+            revision=before.revision,
+            closed=NOTHING_CLOSED if closed is None else closed,
+            step=self._progress.batch,
+            of_generation=self._generation,
+            first=self._versions[""],
+        )
+
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
+        if before.revision < 0 or before.again or before.of_generation != self._generation:
+            return None
+        pairs, unmatched = self._read(spark, self._progress.batch)
+        new = F.col("_batch") > before.step
+        voided = voided_rows(pairs.where(new), unmatched, self._operator.outer_sides)
+        parts = [pairs.where(new), unmatched.where(new), voided]
+        return frozenset(_days_in(reduce(DataFrame.unionByName, parts)))
+
+    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
+        pairs, unmatched = self._read(spark, self._progress.batch if at is None else at.step)
+        sides = self._operator.outer_sides
+        return with_reasons(current_rows(pairs, unmatched, sides), unmatched, sides)
+
+    def _read(self, spark: SparkSession, step: int) -> tuple[DataFrame, DataFrame]:
+        """Pairs and rows without one of all steps up to this one; of a step, rows without a pair are written first."""
+        lake, joined = self._lake, self._operator
+        pairs, unmatched = (
+            delta.read(spark, lake.table(joined, suffix), self._versions[suffix]).where(F.col("_batch") <= step)
+            for suffix in ("", UNMATCHED)
+        )
+        return pairs, unmatched
+
+
+@look_at.register
+def _(operator: OverWindows, lake: Lake) -> Look | None:
+    pinned = pinned_windows(lake, operator)
+    return None if pinned.versions[""] == delta.BEFORE else _LookAtWindows(lake, pinned, operator.columns)
+
+
+@look_at.register
+def _(operator: Keyed, lake: Lake) -> Look | None:
+    pinned = PinnedTables.now(lake, operator)
+    return None if pinned.versions[""] == delta.BEFORE else _LookAtKeyed(lake, pinned, operator.columns)
+
+
+@look_at.register
+def _(operator: Joined, lake: Lake) -> Look | None:
+    versions = PinnedTables.now(lake, operator).versions
+    return None if delta.BEFORE in versions.values() else _LookAtJoin(lake, operator, versions)
+
+
+def _corrected_since(version: int, table: DeltaTable | None) -> set[date]:
+    """The days that were corrected after a version of an open table of corrections."""
+    commits = () if table is None else newest_commits(table)
+    newer = takewhile(lambda commit: commit["version"] > version, commits)
+    metadata = [commit["userMetadata"] for commit in newer if isinstance(commit["userMetadata"], dict)]
+    days = [day for each in metadata if isinstance(each.get("through"), dict) for day in each["through"]]
+    return {date.fromisoformat(day) for day in days}
+
+
+def _days_in(frame: DataFrame) -> set[date]:
+    return {row[0] for row in frame.select(DAY).distinct().collect()}

@@ -1,0 +1,354 @@
+"""What is current of an operator, for everybody: a table of every change, and one of the results as they stand.
+
+Changes are written first. The table of results follows them by revision, so that a process that dies in between leaves
+nothing to compute: the next one brings the results up to the changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from streaming.base import DAY, FencedError, date_literal, literal
+from streaming.changes.looks import ChangePosition, Look, look_at
+from streaming.declare import CHANGES, CURRENT, Operator
+from streaming.lake import Lake
+from streaming.operators import comparable, declaration_properties
+from streaming.sinks import REASON, REVISION
+from streaming.tables import delta
+
+SIGN = "_change"
+"""The column of changes that is 1 for a result that is there from now on, and -1 for one that is not any more."""
+COPY = "_copy"
+"""The column that numbers equal results, from 1 on; only where results have no key of their own."""
+CLOCK = "_clock"
+"""The column of changes with the watermark of the operator when it was looked at."""
+
+_IN_MEMORY = 100_000
+"""Results that are told without Spark at once."""
+_REVISION, _BEGINS, _TAKEN_BACK = "revision", "begins", "taken_back"
+"""Numbers of the tables: the newest revision; the first one that the changes have, and the newest that takes a result
+back."""
+_ATTEMPTS = 5
+_WAS, _IS, _ROW, _NEWEST = "_was", "_is", "_row", "_newest"
+
+
+def publish(spark: SparkSession, lake: Lake, operator: Operator) -> bool:
+    """Publish what is current of an operator, as `Publishing.publish` does; nothing where nothing is corrected.
+
+    Raises:
+        FencedError: other processes were faster, time and again.
+    """
+    return bool(operator.published) and Publishing(lake, operator).publish(spark)
+
+
+class Publishing:
+    """The tables `<operator>_changes` and `<operator>_current` of an operator that corrects its results.
+
+    Several processes may publish the same operator: each look follows from the one before, and of two at the same
+    moment one begins again.
+    """
+
+    def __init__(self, lake: Lake, operator: Operator) -> None:
+        self.operator = operator
+        self._lake = lake
+        self._changes, self._current = lake.table(operator, CHANGES), lake.table(operator, CURRENT)
+        self._numbered = not operator.result_key
+
+    def publish(self, spark: SparkSession) -> bool:
+        """Write down what has changed since the last look, and bring the results up to it; tells if any has changed.
+
+        Raises:
+            FencedError: other processes were faster, time and again.
+        """
+        rivals = Retrying(
+            retry=retry_if_exception_type(FencedError),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(0.05, max=1),
+            reraise=True,
+        )
+        return rivals(self._publish, spark, begins=False)
+
+    def begin_anew(self, spark: SparkSession) -> None:
+        """Tell all that is current as the next revision, and forget what was told before.
+
+        Raises:
+            FencedError: another process publishes the operator.
+        """
+        self._publish(spark, begins=True)
+
+    def _publish(self, spark: SparkSession, *, begins: bool) -> bool:
+        before = ChangePosition.of(delta.open_table(self._changes))
+        look = look_at(self.operator, self._lake)
+        if look is not None and (begins or look.seen(before) != before):
+            self._fold(spark)
+            self._look(spark, look, before, begins=begins)
+        return self._fold(spark)
+
+    def _look(self, spark: SparkSession, look: Look, before: ChangePosition, *, begins: bool) -> None:
+        """Commit what the look finds, or that it finds nothing."""
+        columns = self._columns()
+        after, begins = look.seen(before), self._create(columns) or begins
+        told = replace(after, revision=before.revision + 1)
+        staged = self._staged(spark, look, before, told, columns, begins=begins)
+        if staged is None or not staged.rows:
+            delta.note(self._changes, says=vars(after), numbers=vars(after), fence=_fence(self.operator, before))
+            return
+        numbers = dict(vars(told)) | ({_BEGINS: told.revision} if begins else {})
+        if staged.least(SIGN) == -1:
+            numbers[_TAKEN_BACK] = told.revision
+        staged.commit(numbers, numbers, fence=_fence(self.operator, before))
+
+    def _staged(
+        self,
+        spark: SparkSession,
+        look: Look,
+        before: ChangePosition,
+        after: ChangePosition,
+        columns: StructType,
+        *,
+        begins: bool,
+    ) -> delta.Staged | None:
+        schema, statistics = self._schema(columns, changes=True), (REVISION, SIGN)
+        rows = None if begins else look.appended(before, _IN_MEMORY)
+        if rows is not None:
+            told = self._told(rows, after)
+            return delta.stage_rows(self._changes, told, schema, statistics=statistics) if rows.num_rows else None
+        days = None if begins else look.days(spark, before)
+        if days == frozenset():
+            return None
+        held = None if begins else _on(self._held(spark, before, columns), days)
+        changes = _differences(_on(look.rows(spark), days), held, columns.names)
+        clock = F.lit(None).cast("timestamp") if after.watermark is None else literal(after.watermark)
+        changes = changes.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
+        replaces = () if begins else None
+        return delta.stage(changes.select(*schema.names), self._changes, statistics=statistics, replaces=replaces)
+
+    def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:
+        """First results, none of which was there before, as changes."""
+        values = {
+            SIGN: pa.scalar(1, pa.int32()),
+            REASON: pa.scalar("first"),
+            REVISION: pa.scalar(after.revision, pa.int64()),
+            CLOCK: pa.scalar(after.watermark, pa.timestamp("us", "UTC")),
+        }
+        if self._numbered:
+            rows = rows.append_column(COPY, pa.array(_copies(rows), pa.int32()))
+        for name, value in values.items():
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+        return rows
+
+    def _held(self, spark: SparkSession, before: ChangePosition, columns: StructType) -> DataFrame:
+        """The results as they were told, with the `columns` that they have by now.
+
+        Raises:
+            FencedError: another process has told others meanwhile.
+        """
+        table = delta.opened(self._current)
+        if _revision_of(table) != before.revision:
+            raise _overtaken(self.operator)
+        return _with(delta.read(spark, self._current, table.version()), columns)
+
+    def _fold(self, spark: SparkSession) -> bool:
+        """Bring the results up to the newest revision of the changes; tells if any has changed."""
+        changes, current = delta.open_table(self._changes), delta.open_table(self._current)
+        if changes is None or current is None:
+            return False
+        at, newest = _revision_of(current), _revision_of(changes)
+        columns = self._columns()
+        wanted = self._schema(columns, changes=False)
+        has_others = not {field.name for field in current.schema().fields} <= {*wanted.names}
+        if at >= newest and not has_others:
+            return False
+        begins, taken_back = (changes.transaction_version(name) or 0 for name in (_BEGINS, _TAKEN_BACK))
+        begins_anew = begins > at >= 0
+        if taken_back > at or begins_anew or has_others:
+            staged = self._folded(spark, changes, current, wanted, begins_anew=begins_anew, has_others=has_others)
+        else:
+            staged = self._appended(spark, changes, at, wanted)
+
+        def fence(table: DeltaTable) -> None:
+            if _revision_of(table) != at:
+                raise _overtaken(self.operator)
+
+        numbers = {_REVISION: newest}
+        staged.commit(numbers, numbers, fence=fence)
+        return True
+
+    def _appended(self, spark: SparkSession, changes: DeltaTable, at: int, wanted: StructType) -> delta.Staged:
+        """Changes after the revision `at`, none of which takes a result back, as results."""
+        if _rows_after(changes, at) > _IN_MEMORY:
+            rows = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
+            return delta.stage(rows.select(*wanted.names), self._current, statistics=(REVISION,))
+        told = delta.contents(changes, [(REVISION, ">", at)], wanted.names)
+        return delta.stage_rows(self._current, told.select(wanted.names), wanted, statistics=(REVISION,))
+
+    def _folded(
+        self,
+        spark: SparkSession,
+        changes: DeltaTable,
+        current: DeltaTable,
+        wanted: StructType,
+        *,
+        begins_anew: bool,
+        has_others: bool,
+    ) -> delta.Staged:
+        """The results of the days that later changes are of, as they are after these."""
+        at = -1 if begins_anew else _revision_of(current)
+        signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
+        held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))
+        days = {row[DAY] for row in signed.select(DAY).distinct().collect()}
+        everything = begins_anew or has_others or None in days
+        if not everything:
+            held = _on(held, days)
+        names = [name for name in wanted.names if name not in (COPY, REASON, REVISION)]
+        parts = [_with(part, signed.schema) for part in ([signed] if begins_anew else [signed, held])]
+        rows = _standing(parts, names).select(*wanted.names)
+        replaces = () if everything else [(DAY, "in", sorted(day.isoformat() for day in days))]
+        return delta.stage(rows, self._current, statistics=(REVISION,), replaces=replaces)
+
+    def _columns(self) -> StructType:
+        """The columns of a result, and its day."""
+        own = delta.schema_of(self._lake.table(self.operator))
+        return StructType([own[name] for name in (*self.operator.columns, DAY)])
+
+    def _schema(self, columns: StructType, *, changes: bool) -> StructType:
+        """The columns of one of the two tables."""
+        copy = [StructField(COPY, IntegerType())] if self._numbered else []
+        sign, clock = [StructField(SIGN, IntegerType())], [StructField(CLOCK, TimestampType())]
+        told = [StructField(REASON, StringType()), StructField(REVISION, LongType())]
+        return StructType([*columns, *copy, *(sign if changes else []), *told, *(clock if changes else [])])
+
+    def _create(self, columns: StructType) -> bool:
+        """Create the tables where they are not there yet; tells if those that are there have columns of other types."""
+        operator, properties = self.operator, declaration_properties(self.operator)
+        schema = self._schema(columns, changes=True)
+        changes = delta.opened_or_created(
+            self._changes,
+            Schema.from_json(delta.nullable(schema).json()),
+            description=f"Every change of what is current of {operator.kind_name} {operator.name}",
+            properties=properties,
+        )
+        delta.create(
+            self._current,
+            self._schema(columns, changes=False),
+            append_only=False,
+            description=f"What is current of {operator.kind_name} {operator.name}",
+            properties=properties,
+        )
+        there = StructType.fromJson(json.loads(changes.schema().to_json()))
+        types = {field.name: field.dataType for field in there}
+        wanted = {field.name: field.dataType for field in delta.nullable(schema)}
+        return any(types.get(name, type_) != type_ for name, type_ in wanted.items()) or (
+            (COPY in types) != self._numbered
+        )
+
+
+def _differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:
+    """The changes that take `held` results to those that are `current`: `columns`, `_copy`, `_change`, `_reason`."""
+    parts = [current.select(*columns, REASON, F.lit(1).alias(SIGN))]
+    if held is not None:
+        parts.append(held.select(*columns, F.lit("correction").alias(REASON), F.lit(-1).alias(SIGN)))
+    sign, was, now = F.col(SIGN), F.col(_WAS), F.col(_IS)
+    counts = {
+        _WAS: F.count(F.when(sign < 0, True)).cast("int"),
+        _IS: F.count(F.when(sign > 0, True)).cast("int"),
+        REASON: F.max(F.when(sign > 0, F.col(REASON))),
+    }
+    copies = F.when(now > was, F.sequence(was + 1, now)).otherwise(F.sequence(now + 1, was))
+    return (
+        _by_values(parts, columns, counts)
+        .where(was != now)
+        .select(
+            f"{_ROW}.*",
+            F.explode(copies).alias(COPY),
+            F.when(now > was, 1).otherwise(-1).alias(SIGN),
+            F.when(now > was, F.col(REASON)).otherwise("correction").alias(REASON),
+        )
+    )
+
+
+def _standing(parts: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
+    """The results that stand after signed rows: `columns`, `_copy`, `_reason`, `_revision`."""
+    told = F.struct(REVISION, REASON)
+    counts = {_IS: F.sum(SIGN).cast("int"), _NEWEST: F.max(F.when(F.col(SIGN) > 0, told))}
+    standing = _by_values(parts, columns, counts).where(F.col(_IS) > 0)
+    copies = F.explode(F.sequence(F.lit(1), F.col(_IS))).alias(COPY)
+    return standing.select(f"{_ROW}.*", copies, f"{_NEWEST}.{REASON}", f"{_NEWEST}.{REVISION}")
+
+
+def _by_values(parts: Sequence[DataFrame], columns: Sequence[str], of_each: Mapping[str, Column]) -> DataFrame:
+    """One row for all that have the same values in `columns`: `_row`, which has these, and what is asked `of_each`."""
+    rows = reduce(DataFrame.unionByName, parts)
+    keys = [comparable(rows, name).alias(f"_key{place}") for place, name in enumerate(columns)]
+    row = F.first(F.struct(*(F.col(f"`{name}`") for name in columns))).alias(_ROW)
+    return rows.groupBy(*keys).agg(row, *(column.alias(name) for name, column in of_each.items()))
+
+
+def _on(rows: DataFrame, days: Iterable[date] | None) -> DataFrame:
+    """The rows of some days; all of them where none are named."""
+    return rows if days is None else rows.where(F.col(DAY).isin(*(date_literal(day) for day in sorted(days))))
+
+
+def _with(rows: DataFrame, columns: StructType) -> DataFrame:
+    """The rows with just these columns; null in one that they do not have."""
+    return rows.select(
+        *(
+            F.col(f"`{field.name}`")
+            if field.name in rows.columns
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in columns
+        )
+    )
+
+
+def _copies(rows: pa.Table) -> list[int]:
+    """For each row the number of those before it that are equal to it, and one."""
+    seen: Counter[str] = Counter()
+    copies = []
+    for row in map(repr, rows.to_pylist()):
+        seen[row] += 1
+        copies.append(seen[row])
+    return copies
+
+
+def _rows_after(changes: DeltaTable, revision: int) -> int:
+    """The number of rows in files that have later revisions."""
+    files = pa.table(changes.get_add_actions(flatten=True))
+    later = pc.greater(files[f"max.{REVISION}"], revision)
+    return pc.sum(files["num_records"].filter(later)).as_py() or 0
+
+
+def _revision_of(table: DeltaTable) -> int:
+    """The newest revision that an open table holds; -1 for none."""
+    number = table.transaction_version(_REVISION)
+    return -1 if number is None else number
+
+
+def _fence(operator: Operator, before: ChangePosition) -> delta.Fence:
+    """The fence of a look that follows from the position `before`."""
+
+    def fence(table: DeltaTable) -> None:
+        if ChangePosition.of(table) != before:
+            raise _overtaken(operator)
+
+    return fence
+
+
+def _overtaken(operator: Operator) -> FencedError:
+    return FencedError(
+        f"another process writes down what has changed of {operator.kind_name} {operator.name!r} at this moment. "
+        "Nothing is lost: the next look finds what this one has found."
+    )

@@ -1,0 +1,264 @@
+"""What is current of an operator is a plain table, and each change of it is told once, whatever happened between."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import Keyed, Lake, Pipeline, Tumbling, Windowed, agg, drain
+from streaming.changes import Publishing, publish
+from streaming.changes import publishing as module
+from streaming.declare.operator import Operator
+from streaming.keyed import Key
+from streaming.operations.rebuild import rebuild
+from streaming.operators.runtime import runtime_of
+from streaming.tables import delta
+from tests.streaming.deliveries.test_joins_delivered import OPERATORS, clicks, land
+from tests.streaming.deliveries.test_joins_delivered import PIPELINE as SHOP
+from tests.streaming.deliveries.test_joins_delivered import ads as advertisements
+from tests.support.delivering import by_id, pipeline, reading, readings, visits
+from tests.support.instants import NOW, at
+from tests.support.killed import Killed, killed_at
+from tests.support.runs import run
+from tests.support.seeds import draws
+from tidemark.testing import correct
+
+BEGIN = at(0)
+
+
+def echo(key: Key, row: Any) -> None:
+    key.emit(value=row.value)
+
+
+ECHOED = Keyed(
+    "echoed",
+    readings,
+    ("id",),
+    state="rows bigint",
+    result="value bigint",
+    on_row=echo,
+    order="event",
+    idle="1 minute",
+)
+
+
+def told(lake: Lake, operator: Operator, suffix: str) -> list[dict[str, Any]]:
+    """The rows of a published table, read as any other program would."""
+    return DeltaTable(lake.table(operator, suffix)).to_pyarrow_table().to_pylist()
+
+
+def _values(row: dict[str, Any], operator: Operator) -> str:
+    values = (row[name] for name in operator.columns)
+    return repr([value.astimezone(UTC) if isinstance(value, datetime) else value for value in values])
+
+
+def net(lake: Lake, operator: Operator) -> Counter[str]:
+    """The results whose changes add up to one, or of equal ones to how many there are; none may add up to less."""
+    counts: Counter[str] = Counter()
+    for row in sorted(told(lake, operator, "changes"), key=lambda row: row["_revision"]):
+        counts[_values(row, operator)] += row["_change"]
+        assert counts[_values(row, operator)] >= 0
+    return +counts
+
+
+def standing(lake: Lake, operator: Operator) -> Counter[str]:
+    return Counter(_values(row, operator) for row in told(lake, operator, "current"))
+
+
+def overlaid(spark: SparkSession, lake: Lake, operator: Operator) -> Counter[str]:
+    """The other side of the law: first results overlaid with updates and corrections."""
+    rows = runtime_of(operator, lake).readable["current"](spark).select(*operator.columns).toArrow().to_pylist()
+    return Counter(_values(row, operator) for row in rows)
+
+
+def sums(lake: Lake, suffix: str, *columns: str) -> list[tuple[Any, ...]]:
+    rows = told(lake, by_id, suffix)
+    named = ("id", "window_start", "readings", "total", *columns)
+    return sorted(
+        tuple(
+            (value - BEGIN).total_seconds() if isinstance(value, datetime) else value for value in map(row.get, named)
+        )
+        for row in rows
+    )
+
+
+def test_a_late_row_takes_the_old_number_back_and_adds_the_new_one_in_one_revision(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """```
+    on time  a@1=5 b@3=7 ... a@40=1          the windows at 0 close
+    late                            a@2=2    the window of a at 0 is corrected
+    ```
+    """
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)])
+    assert sums(lake, "current", "_reason", "_revision") == [("a", 0, 1, 5, "first", 0), ("b", 0, 1, 7, "first", 0)]
+
+    run(spark, lake, pipeline(), [reading("a", 2, 2)])
+    assert len(sums(lake, "changes")) == 2
+
+    assert correct(spark, lake, by_id)
+    assert publish(spark, lake, by_id)
+    assert sums(lake, "current", "_reason", "_revision") == [
+        ("a", 0, 2, 7, "correction", 1),
+        ("b", 0, 1, 7, "first", 0),
+    ]
+    assert sums(lake, "changes", "_change", "_reason", "_revision") == [
+        ("a", 0, 1, 5, -1, "correction", 1),
+        ("a", 0, 1, 5, 1, "first", 0),
+        ("a", 0, 2, 7, 1, "correction", 1),
+        ("b", 0, 1, 7, 1, "first", 0),
+    ]
+    assert {row["_clock"] for row in told(lake, by_id, "changes")} == {at(35)}
+    assert not publish(spark, lake, by_id)
+
+
+def test_anybody_can_read_the_tables_by_the_oldest_protocol(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)])
+    for suffix in ("changes", "current"):
+        protocol = DeltaTable(lake.table(by_id, suffix)).protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_changes_add_up_to_what_is_current_whatever_was_late_corrected_or_built_anew(
+    spark: SparkSession, lake: Lake, seed: int
+) -> None:
+    """Tumbling windows, sessions that late rows merge, and the echoes of a keyed function, some of them equal."""
+    chance, operators = draws(f"published {seed}"), (by_id, visits, ECHOED)
+    of_all = Pipeline(readings, operators)
+    for moment in range(4):
+        until = 100.0 + 40 * moment
+        run(spark, lake, of_all, [_some_row(chance, until) for _ in range(6)], [_some_row(chance, until + 20)])
+        for operator in chance.sample(operators, 2):
+            correct(spark, lake, operator, lambda: NOW)
+        if moment == 2:
+            rebuild(spark, lake, of_all, chance.choice(operators), now=lambda: NOW)
+        for operator in operators:
+            publish(spark, lake, operator)
+            assert net(lake, operator) == standing(lake, operator) == overlaid(spark, lake, operator)
+    revisions = {row["_revision"] for operator in operators for row in told(lake, operator, "changes")}
+    assert max(revisions) > 3
+    assert any(row["_change"] < 0 for operator in operators for row in told(lake, operator, "changes"))
+
+
+def _some_row(chance: random.Random, until: float) -> dict[str, Any]:
+    """A row of one of two keys, often late by up to a minute and a half, often like another one."""
+    seconds = max(0.0, until - chance.choice((0, 3, 9, 30, 90)))
+    return reading(chance.choice("ab"), seconds, chance.choice((1, 2)))
+
+
+def test_a_pair_that_comes_late_takes_back_the_row_that_was_told_alone(spark: SparkSession, lake: Lake) -> None:
+    paid, met, _ = OPERATORS
+    land(lake, clicks, "k@1=1 k@60=9")
+    land(lake, advertisements, "z@40=8 z@61=8")
+    drain(spark, lake, SHOP, now=lambda: NOW)
+    assert [row["ad"] for row in told(lake, paid, "current") if row["click"] == 1] == [None]
+
+    land(lake, advertisements, "k@3=7")
+    drain(spark, lake, SHOP, now=lambda: NOW)
+    correct(spark, lake, met, lambda: NOW)
+    publish(spark, lake, met)
+    assert [row["ad"] for row in told(lake, paid, "current") if row["click"] == 1] == [7]
+    changes = {(row["ad"], row["_change"], row["_reason"]) for row in told(lake, paid, "changes") if row["click"] == 1}
+    assert changes == {(None, 1, "first"), (None, -1, "correction"), (7, 1, "correction")}
+    for operator in OPERATORS:
+        assert net(lake, operator) == standing(lake, operator) == overlaid(spark, lake, operator)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_process_killed_between_two_commits_leaves_nothing_to_compute(
+    spark: SparkSession, lake: Lake, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first commit is that of the changes, the second that of the results."""
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)], [reading("a", 2, 2)])
+    correct(spark, lake, by_id, lambda: NOW)
+    before = standing(lake, by_id)
+    with monkeypatch.context() as patched:
+        killed_at(nth, patched)
+        with pytest.raises(Killed):
+            publish(spark, lake, by_id)
+    assert standing(lake, by_id) == before
+    assert (net(lake, by_id) == before) is (nth == 1)
+    if nth == 2:
+        looks = list[object]()
+        monkeypatch.setattr(Publishing, "_look", lambda *args, **kwargs: looks.append(args))
+        publish(spark, lake, by_id)
+        assert not looks
+    else:
+        publish(spark, lake, by_id)
+    assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id) != before
+
+
+def test_of_two_processes_that_look_at_once_one_begins_again(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(spark, lake, Pipeline(readings, (visits,)), [reading("a", 1, 5), reading("a", 40, 1)])
+    first, rival = Publishing(lake, by_id), Publishing(lake, by_id)
+    stage, raced = delta.stage_rows, list[bool]()
+
+    def overtaken(*args: Any, **kwargs: Any) -> Any:
+        staged = stage(*args, **kwargs)
+        if not raced:
+            raced.append(True)
+            raced.append(rival.publish(spark))
+        return staged
+
+    _step_only(spark, lake)
+    monkeypatch.setattr(delta, "stage_rows", overtaken)
+    first.publish(spark)
+    assert raced == [True, True]
+    assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
+
+
+def _step_only(spark: SparkSession, lake: Lake) -> None:
+    """First results, of which nothing is published yet."""
+    for step in runtime_of(by_id, lake).steps(spark, lambda: NOW):
+        step.run()
+
+
+def test_an_operator_that_is_built_anew_with_another_type_begins_its_changes_anew(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Sums become means: what was told before cannot be compared with what is current."""
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 2, 6), reading("a", 40, 1)])
+    means = replace(by_id, aggregates={"readings": agg.count(), "total": agg.mean("value")})
+    other = Pipeline(readings, (means, visits))
+    rebuild(spark, lake, other, means, now=lambda: NOW)
+    drain(spark, lake, other, now=lambda: NOW)
+    assert sums(lake, "changes", "_change", "_revision") == [("a", 0, 2, 5.5, 1, 1)]
+    assert sums(lake, "current", "_revision") == [("a", 0, 2, 5.5, 1)]
+
+
+def test_a_column_that_is_gone_is_in_the_results_no_more(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)])
+    fewer = replace(by_id, aggregates={"total": agg.sum("value")})
+    other = Pipeline(readings, (fewer, visits))
+    rebuild(spark, lake, other, fewer, now=lambda: NOW)
+    drain(spark, lake, other, now=lambda: NOW)
+    (row,) = told(lake, fewer, "current")
+    assert row["total"] == 5 and "readings" not in row
+    assert net(lake, fewer) == standing(lake, fewer) == overlaid(spark, lake, fewer)
+
+
+def test_more_results_than_are_told_in_memory_are_told_by_tasks(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_IN_MEMORY", 1)
+    rows = [reading(id_, 1 + 40 * day, day) for day in range(3) for id_ in "abc"]
+    run(spark, lake, pipeline(), rows)
+    assert len(told(lake, by_id, "current")) > 1
+    assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
+
+
+def test_a_view_that_corrects_nothing_publishes_nothing(spark: SparkSession, lake: Lake) -> None:
+    uncorrected = Windowed("uncorrected", readings, Tumbling("10 seconds"), {"readings": agg.count()}, late="drop")
+    run(spark, lake, Pipeline(readings, (uncorrected,)), [reading("a", 1, 5), reading("a", 40, 1)])
+    assert uncorrected.published == ()
+    assert not DeltaTable.is_deltatable(lake.table(uncorrected, "current"))

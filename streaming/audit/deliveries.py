@@ -73,7 +73,7 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
         reason = f"not compared: {delivery.of.name} was built anew since, and it waits for `tidemark redeliver`"
         yield Finding("delivery", delivery.name, 0, 0, reason)
         return
-    waiting = _waiting(spark, runtime, Cursor(runtime.outbox.begin) if ledger is None else ledger.arrived_up_to)
+    waiting = _waiting(spark, runtime, Cursor(runtime.outbox.start) if ledger is None else ledger.arrived_up_to)
     if ledger is None or _is_fresh(ledger):
         yield Finding("delivery", delivery.name, 0, 0, "nothing is delivered yet", waiting=waiting)
         return

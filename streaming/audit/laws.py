@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from streaming import log
 from streaming.audit.deliveries import audit_delivery
 from streaming.base import date_literal
+from streaming.changes import Publishing
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
@@ -45,6 +46,8 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
     for runtime, tables in zip(runtimes, pinned, strict=True):
         read = {stream.name: logs[stream.name] for stream in runtime.operator.reads if stream.name in logs}
         yield from runtime.laws(spark, tables, read)
+        if runtime.operator.published and lake.cut is None:
+            yield from Publishing(lake, runtime.operator).laws(spark)
     for delivery in pipeline.deliveries:
         if lake.cut is None:
             yield from audit_delivery(spark, lake, delivery)

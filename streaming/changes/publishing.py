@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import reduce
@@ -25,7 +25,7 @@ from streaming.base import DAY, FencedError, date_literal, literal
 from streaming.changes.looks import ChangePosition, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
-from streaming.operators import comparable, declaration_properties
+from streaming.operators import Finding, Law, comparable, declaration_properties
 from streaming.sinks import REASON, REVISION
 from streaming.tables import delta
 
@@ -38,10 +38,11 @@ CLOCK = "_clock"
 
 _IN_MEMORY = 100_000
 """Results that are told without Spark at once."""
-_REVISION, _BEGINS, _TAKEN_BACK = "revision", "begins", "taken_back"
-"""Numbers of the tables: the newest revision; the first one that the changes have, and the newest that takes a result
-back."""
+_REVISION, _BEGINS, _RETOLD, _TAKEN_BACK = "revision", "begins", "retold", "taken_back"
+"""Numbers of the tables: the newest revision; the first one that the changes have, the newest one that repeats what was
+told before, and the newest that takes a result back."""
 _ATTEMPTS = 5
+_LAW = "published"
 _WAS, _IS, _ROW, _NEWEST = "_was", "_is", "_row", "_newest"
 
 
@@ -89,6 +90,53 @@ class Publishing:
         """
         self._publish(spark, begins=True)
 
+    def revision(self) -> int:
+        """The newest revision of the changes; -1 for none."""
+        changes = delta.open_table(self._changes)
+        return -1 if changes is None else _revision_of(changes)
+
+    def begins(self) -> int:
+        """The first revision that the changes have; those before were forgotten, or of results of other types."""
+        changes = delta.open_table(self._changes)
+        return 0 if changes is None else changes.transaction_version(_BEGINS) or 0
+
+    def is_retold(self) -> bool:
+        """True if the first revision tells what those that were forgotten had told."""
+        changes = delta.open_table(self._changes)
+        return changes is not None and changes.transaction_version(_RETOLD) == self.begins()
+
+    def untold(self, spark: SparkSession) -> DataFrame | None:
+        """The changes that the next look would tell, as the table has them; None where it would tell nothing."""
+        before = ChangePosition.of(delta.open_table(self._changes))
+        look = look_at(self.operator, self._lake)
+        if look is None or (after := look.seen(before)) == before:
+            return None
+        days = look.days(spark, before)
+        told, columns = replace(after, revision=before.revision + 1), self._columns()
+        return None if days == frozenset() else self._differing(spark, look, before, told, columns, days)
+
+    def laws(self, spark: SparkSession) -> Iterator[Finding]:
+        """Check that the table of results is what the operator's own tables say, and what the changes add up to."""
+        name, current, changes = self.operator.name, delta.open_table(self._current), delta.open_table(self._changes)
+        if current is None or changes is None:
+            return
+        at, columns = ChangePosition.of(changes), self._columns().names
+        stored = delta.read(spark, self._current, current.version())
+        look = look_at(self.operator, self._lake)
+        if look is None or look.seen(at).of_generation != at.of_generation or _revision_of(current) != at.revision:
+            reason = "not compared: the next look follows what was built anew, or was not finished"
+            yield Finding(_LAW, name, 0, 0, reason)
+            return
+        told = f"rows of {name}_{CURRENT}"
+        newest = look.rows(spark, None if look.seen(at) == at else at)
+        words = f"first results, updates and corrections put together = {told}"
+        yield Law(_LAW, name, stored.select(*columns), newest.select(*columns), words).finding()
+        signed = delta.read(spark, self._changes, changes.version())
+        standing = _standing([signed], columns)
+        words = f"changes up to revision {at.revision} added up = {told}"
+        same = [*columns, *([COPY] if self._numbered else []), REASON, REVISION]
+        yield Law(_LAW, name, stored.select(*same), standing.select(*same), words).finding()
+
     def _publish(self, spark: SparkSession, *, begins: bool) -> bool:
         before = ChangePosition.of(delta.open_table(self._changes))
         look = look_at(self.operator, self._lake)
@@ -100,13 +148,15 @@ class Publishing:
     def _look(self, spark: SparkSession, look: Look, before: ChangePosition, *, begins: bool) -> None:
         """Commit what the look finds, or that it finds nothing."""
         columns = self._columns()
-        after, begins = look.seen(before), self._create(columns) or begins
+        after, retells = look.seen(before), begins
+        begins = self._create(columns) or begins
         told = replace(after, revision=before.revision + 1)
         staged = self._staged(spark, look, before, told, columns, begins=begins)
         if staged is None or not staged.rows:
             delta.note(self._changes, says=vars(after), numbers=vars(after), fence=_fence(self.operator, before))
             return
         numbers = dict(vars(told)) | ({_BEGINS: told.revision} if begins else {})
+        numbers |= {_RETOLD: told.revision} if retells else {}
         if staged.least(SIGN) == -1:
             numbers[_TAKEN_BACK] = told.revision
         staged.commit(numbers, numbers, fence=_fence(self.operator, before))
@@ -129,12 +179,26 @@ class Publishing:
         days = None if begins else look.days(spark, before)
         if days == frozenset():
             return None
-        held = None if begins else _on(self._held(spark, before, columns), days)
-        changes = _differences(_on(look.rows(spark), days), held, columns.names)
+        changes = self._differing(spark, look, None if begins else before, after, columns, days)
+        replaces = () if begins else None
+        return delta.stage(changes, self._changes, statistics=statistics, replaces=replaces)
+
+    def _differing(
+        self,
+        spark: SparkSession,
+        look: Look,
+        before: ChangePosition | None,
+        after: ChangePosition,
+        columns: StructType,
+        days: Iterable[date] | None,
+    ) -> DataFrame:
+        """The changes of some days, or of all, since the position `before`; where that is None all that is current."""
+        held = None if before is None else self._held(spark, before, columns)
+        current = _on(look.rows(spark), days)
+        changes = _differences(current, None if held is None else _on(held, days), columns.names)
         clock = F.lit(None).cast("timestamp") if after.watermark is None else literal(after.watermark)
         changes = changes.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
-        replaces = () if begins else None
-        return delta.stage(changes.select(*schema.names), self._changes, statistics=statistics, replaces=replaces)
+        return changes.select(*self._schema(columns, changes=True).names)
 
     def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:
         """First results, none of which was there before, as changes."""
@@ -150,13 +214,15 @@ class Publishing:
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows
 
-    def _held(self, spark: SparkSession, before: ChangePosition, columns: StructType) -> DataFrame:
-        """The results as they were told, with the `columns` that they have by now.
+    def _held(self, spark: SparkSession, before: ChangePosition, columns: StructType) -> DataFrame | None:
+        """The results as they were told, with the `columns` that they have by now; None where there is no table.
 
         Raises:
             FencedError: another process has told others meanwhile.
         """
-        table = delta.opened(self._current)
+        table = delta.open_table(self._current)
+        if table is None:
+            return None
         if _revision_of(table) != before.revision:
             raise _overtaken(self.operator)
         return _with(delta.read(spark, self._current, table.version()), columns)

@@ -157,6 +157,11 @@ class Operator(ABC):
         return ()
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a result that are a function of the rows that it is made of."""
+        return tuple(column.name for column in self.columns_of() if not column.name.startswith("_"))
+
+    @property
     def result_key(self) -> tuple[str, ...]:
         """The columns of which no two current results have the same values; none where there are no such columns."""
         return ()

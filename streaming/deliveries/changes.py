@@ -1,140 +1,140 @@
-"""Changes of current results, written down before they are delivered: upserts and deletes with revisions."""
+"""Changes of current results as a delivery tells them: upserts and deletes with revisions, one for each key of it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from functools import reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
 
-from streaming.base import DAY, FencedError, RedeliveryError, date_literal
-from streaming.declare import CHANGES, Delivery
-from streaming.deliveries.changing import NOTHING_CLOSED, ChangePosition, Changing, Look
-from streaming.deliveries.ledger import recorded_by
-from streaming.deliveries.outbox import ROW, UNIT, Cursor, Outbox, with_places, without_places
+from streaming.base import AT, DAY, ORIGIN, FencedError, RedeliveryError
+from streaming.changes import COPY, SIGN, Publishing
+from streaming.declare import CHANGES, Delivery, Keyed, Operator, OverWindows
+from streaming.deliveries.ledger import ledger_of
+from streaming.deliveries.outbox import ROW, UNIT, Cursor, Outbox, chosen_rows, may_fail, with_places, without_places
 from streaming.lake import Lake
-from streaming.operators import comparable
-from streaming.sinks import CHANGE, DELETE, REASON, REVISION, TIME
+from streaming.operators import comparable, generation_of
+from streaming.sinks import CHANGE, DELETE, REASON, RESULT_ID, REVISION, TIME
+from streaming.spark import as_json, guarded
 from streaming.tables import delta
 
-UPSERT = "upsert"
-
-
-@dataclass(frozen=True)
-class _News:
-    """The changes that take what was seen `before` to `after`; None where no day can have any."""
-
-    before: ChangePosition
-    after: ChangePosition
-    changes: DataFrame | None
+UPSERT, _CORRECTION = "upsert", "correction"
+_AT_ONCE = 1_000
+"""Revisions whose results of one key are compared with one another."""
+_TEXT, _ORDER, _RESULT = "_text", "_order", "_result"
+_IS, _WAS, _ASKED = "_is", "_was", "_asked"
 
 
 class ChangesOutbox(Outbox):
-    """A unit is a revision: all changes that one look at the operator's tables found."""
+    """A unit is a revision: all changes that one look at the operator's tables found, as its table of changes has them.
 
-    begin = 0
+    The unit with which the delivery begins holds all that is current by then.
 
-    def __init__(self, lake: Lake, delivery: Delivery, of: Changing) -> None:
-        self._of = of
+    A delivery of an earlier release wrote its changes down itself. Its units come first, then one that takes it from
+    there to what the operator's table says, then the revisions of that table, which are numbered on.
+    """
+
+    def __init__(self, lake: Lake, delivery: Delivery, operator: Operator) -> None:
+        self._lake = lake
         self._delivery = delivery
-        self._uri = lake.table(delivery, CHANGES)
-        self.order = of.identity
+        self._operator = operator
+        self._publishing = Publishing(lake, operator)
+        self._telling = _telling(delivery, operator)
+        self._before = _Before(lake, delivery)
+        self.order = self._telling.identity
+
+    @property
+    def begin(self) -> int:
+        ledger = ledger_of(self._lake, self._delivery)
+        return self.start if ledger is None else max(0, ledger.whole_at)
+
+    @property
+    def start(self) -> int:
+        return max(0, self.end(0) - 1)
 
     def generation(self) -> int:
-        return self._of.generation()
+        return generation_of(delta.open_table(self._lake.table(self._operator)))
 
     def end(self, since: int) -> int:
-        return ChangePosition.of(delta.open_table(self._uri)).revision + 1
+        newest, before = self._publishing.revision(), self._before.read()
+        if before is None:
+            return newest + 1
+        return before.unit if before.revision is None else before.unit_of(newest) + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
-        changes = delta.read(spark, self._uri)
-        named = {UNIT: F.col(REVISION), TIME: F.col(self._of.time)}
-        return changes.where((F.col(REVISION) >= since) & (F.col(REVISION) < until)).withColumns(named)
+        ledger, before = ledger_of(self._lake, self._delivery), self._before.read()
+        whole_at = self.start if ledger is None else ledger.whole_at
+        parts = []
+        if since <= whole_at < until:
+            current = self._current(
+                spark, self._revision_of(whole_at), repeats=ledger is not None and ledger.repeats > 0
+            )
+            parts.append(current.withColumn(REVISION, F.lit(whole_at).cast("bigint")))
+        begins = max(since, whole_at + 1)
+        if before is not None and begins <= before.unit:
+            parts.append(self._own(spark, begins, min(until, before.unit)))
+            if before.revision is not None and before.unit < until:
+                parts.append(self._handed_over(spark, before.unit, before.revision))
+            begins = before.unit + 1
+        if begins < until or not parts:
+            apart = self._unit_of(0)
+            told = self._told(spark, begins - apart, until - apart)
+            parts.append(told.withColumn(REVISION, F.col(REVISION) + apart))
+        return self._units(reduce(DataFrame.unionByName, parts))
 
     def follow(self, spark: SparkSession, now: Callable[[], object]) -> None:
-        """Write down what has changed since the last look, in one commit."""
-        self._write_down(spark, frozenset())
-
-    def tell_again(self, spark: SparkSession, days: frozenset[date]) -> int | None:
-        """As the next revision: results of the days as they stand, and deletes of those that are there no more."""
-        self._write_down(spark, days)
-        return self.end(self.begin)
+        """Publish what has changed since the last look."""
+        self._publishing.publish(spark)
+        self._before.hand_over(self._publishing.revision())
 
     def untold(self, spark: SparkSession) -> int:
-        news = self._news(spark, frozenset())
-        return 0 if news is None or news.changes is None else news.changes.count()
-
-    def _write_down(self, spark: SparkSession, again: frozenset[date]) -> None:
-        news = self._news(spark, again)
-        if news is None:
-            return
-        numbers, fence = vars(news.after), self._fence(news.before)
-        if news.changes is None:
-            delta.note(self._uri, says=numbers, numbers=numbers, fence=fence)
-            return
-        about = f"Changes of {self._of.operator.name} for delivery {self._delivery.name}"
-        properties = recorded_by(self._delivery)
-        delta.create(self._uri, news.changes.schema, append_only=True, description=about, properties=properties)
-        statistics = (self._of.time, REVISION)
-        delta.append(news.changes, self._uri, says=numbers, numbers=numbers, statistics=statistics, fence=fence)
-
-    def _news(self, spark: SparkSession, again: frozenset[date]) -> _News | None:
-        """The changes since the last look, and all that is current of the days `again`; None where nobody wrote."""
-        look, table = self._of.look(), delta.open_table(self._uri)
-        before = ChangePosition.of(table)
-        after = before if look is None else look.seen(before)
-        if look is None or (after == before and not again):
-            return None
-        days = look.days(spark, before)
-        days = None if days is None else days | again
-        if days == frozenset():
-            return _News(before, after, None)
-        after = replace(after, revision=before.revision + 1)
-        changes = self._changes(spark, table, look, days, None if before.again else again).select(
-            *self._of.columns, DAY, CHANGE, REASON, F.lit(after.revision).cast("bigint").alias(REVISION)
-        )
-        return _News(before, after, changes)
+        changes = self._publishing.untold(spark)
+        if changes is None:
+            return 0
+        newest = self._publishing.revision()
+        all_of_them = changes if newest < 0 else self._changes(spark).unionByName(changes)
+        return self._telling.told(all_of_them, newest + 1, newest + 2).count()
 
     def goes_on(self, at: Cursor, generation: int) -> Cursor:
-        """`at` itself: revisions are numbered on. What was told gets the columns that results have by now.
+        """`at` itself: revisions are numbered on, whatever was built anew.
 
         Raises:
             RedeliveryError: results are known by other columns than before, or a column has another type.
         """
-        told, own = delta.open_table(self._uri), delta.open_table(self._of.lake.table(self._of.operator))
-        if told is None or own is None:
+        changes, own = (delta.open_table(self._lake.table(self._operator, suffix)) for suffix in (CHANGES, ""))
+        if changes is None or own is None or at <= Cursor(self.begin):
             return at
-        columns = StructType([field for field in delta.schema_of(own.table_uri) if field.name in self._of.columns])
-        before = {field.name: field.dataType for field in delta.schema_of(self._uri)}
-        unknown = [name for name in self._of.identity if name not in before]
-        other = [field for field in columns if before.get(field.name, field.dataType) != field.dataType]
-        if unknown or other:
-            why = f"what identifies a result has {unknown[0]!r} now" if unknown else _retyped(other[0], before)
-            raise RedeliveryError(
-                f"delivery {self._delivery.name!r} cannot go on: {why}, so what was told cannot be compared with what "
-                f"is current. Give the old declaration of {self._of.operator.name!r} back, or declare the delivery "
-                "under a new name, with a target of its own. Nothing was delivered."
-            )
-        delta.widen(self._uri, columns)
-        return at
+        types = {field.name: field.dataType for field in delta.schema_of(changes.table_uri)}
+        now = {field.name: field.dataType for field in delta.schema_of(own.table_uri)}
+        begins = self._unit_of(self._publishing.begins())
+        if self._publishing.is_retold() and at.unit >= begins:
+            return max(at, Cursor(begins + 1))
+        unknown = [name for name in self._operator.result_key if name not in types]
+        others = [name for name in self._operator.columns if types.get(name, now[name]) != now[name]]
+        if unknown:
+            why = f"what identifies a result has {unknown[0]!r} now"
+        elif others:
+            was, is_now = (of[others[0]].simpleString() for of in (types, now))
+            why = f"column {others[0]!r} was {was} and is {is_now} now"
+        elif begins > 0 and at.unit <= begins:
+            why = "results have columns of other types now"
+        else:
+            return at
+        raise RedeliveryError(
+            f"delivery {self._delivery.name!r} cannot go on: {why}, so what was told cannot be compared with what is "
+            f"current. Give the old declaration of {self._operator.name!r} back, or declare the delivery under a new "
+            "name, with a target of its own. Nothing was delivered."
+        )
 
-    def begin_anew(self, *, again: bool) -> None:
-        """The next look compares all results; `again` repeats what is the same, and what was deleted, as well."""
-        table = delta.open_table(self._uri)
-        if table is not None:
-            before = ChangePosition.of(table)
-            after = replace(before, closed=NOTHING_CLOSED, of_generation=self.generation() - 1, again=int(again))
-            delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
-
-    def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+    def still_told(self, spark: SparkSession, rows: DataFrame, until: int | None = None) -> DataFrame:
         """The `rows` without a newer change, which may have been delivered: a deleted row must not come back."""
-        newest = delta.read(spark, self._uri).groupBy(*self._of.identity).agg(F.max(REVISION).alias("_newest"))
+        everything = self.rows(spark, self.begin, self.end(self.begin) if until is None else until)
+        newest = everything.groupBy(*self.order).agg(F.max(REVISION).alias("_newest"))
         theirs = newest.select(*(F.col(name).alias(f"_its_{name}") for name in newest.columns))
-        same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in self._of.identity]
+        same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in self._telling.identity]
         return rows.join(theirs, [*same, F.col(REVISION) == F.col("_its__newest")], "left_semi")
 
     def told(self, spark: SparkSession, until: int, dead: Sequence[Cursor] = ()) -> DataFrame:
@@ -143,85 +143,295 @@ class ChangesOutbox(Outbox):
         Rows have the columns of `rows`. Changes at the places `dead` never came there.
         """
         rows = self.rows(spark, self.begin, until)
-        newest = _newest(without_places(with_places(rows, self), dead).drop(ROW) if dead else rows, self._of)
-        return newest.where(F.col(CHANGE) == UPSERT)
+        arrived = without_places(with_places(rows, self), dead).drop(ROW) if dead else rows
+        return _newest(arrived, self._telling.identity).where(F.col(CHANGE) == UPSERT)
 
-    def _changes(
-        self,
-        spark: SparkSession,
-        table: DeltaTable | None,
-        look: Look,
-        days: frozenset[date] | None,
-        again: frozenset[date] | None,
-    ) -> DataFrame:
-        current = look.rows(spark)
-        if table is None:
-            return _on(current, days).withColumn(CHANGE, F.lit(UPSERT))
-        changes = _newest(_on(delta.read(spark, self._uri, table.version()), days), self._of)
-        # Of what is told again also what had been deleted: the target may have it back.
-        held = changes.where((F.col(CHANGE) == UPSERT) | _is_told_again(F.col(DAY), again))
-        return changes_between(held, _on(current, days), self._of, again)
+    def _told(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        """Upserts and deletes of the revisions in [since, until) of the operator's table."""
+        changes = self._changes(spark)
+        begins = [*range(since, until, _AT_ONCE)] or [since]
+        pieces = [self._telling.told(changes, begin, min(begin + _AT_ONCE, until)) for begin in begins]
+        return reduce(DataFrame.unionByName, pieces)
 
-    def _fence(self, before: ChangePosition) -> Callable[[DeltaTable], None]:
+    def _current(self, spark: SparkSession, revision: int, *, repeats: bool) -> DataFrame:
+        """All that is current at a revision of the operator's table; with `repeats` deletes of all that was, too."""
+        newest = self._telling.newest(_of_revisions(self._changes(spark), 0, revision + 1))
+        return newest if repeats else newest.where(F.col(CHANGE) == UPSERT)
+
+    def _changes(self, spark: SparkSession) -> DataFrame:
+        return delta.read(spark, self._lake.table(self._operator, CHANGES))
+
+    def _own(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        """The delivery's own units in [since, until), with null in columns that results got later."""
+        rows = self._before.rows(spark, since, until)
+        types = {field.name: field.dataType for field in delta.schema_of(self._lake.table(self._operator))}
+        lacking = {name: types[name] for name in self._telling.columns if name not in rows.columns}
+        rows = rows.withColumns({name: F.lit(None).cast(type_) for name, type_ in lacking.items()})
+        return rows.select(*self._telling.columns, DAY, CHANGE, REASON, REVISION)
+
+    def _units(self, told: DataFrame) -> DataFrame:
+        time = "window_start" if isinstance(self._operator, OverWindows) else AT
+        return told.withColumns({UNIT: F.col(REVISION), TIME: F.col(time)})
+
+    def _unit_of(self, revision: int) -> int:
+        before = self._before.read()
+        return revision if before is None or before.revision is None else before.unit_of(revision)
+
+    def _revision_of(self, unit: int) -> int:
+        return unit - self._unit_of(0)
+
+    def _handed_over(self, spark: SparkSession, unit: int, revision: int) -> DataFrame:
+        """The changes that take a consumer of the delivery's own units to what is current at a revision."""
+        telling = self._telling
+        held = _newest(self._own(spark, 0, unit), telling.identity).where(F.col(CHANGE) == UPSERT)
+        current = self._current(spark, revision, repeats=False)
+        changes = _between(held, current, telling)
+        return changes.withColumn(REVISION, F.lit(unit).cast("bigint"))
+
+
+class _HandedOver:
+    """The units below `unit` are the delivery's own; this unit takes it to `revision`, null until that is known."""
+
+    def __init__(self, unit: int, revision: int | None) -> None:
+        self.unit = unit
+        self.revision = revision
+
+    def unit_of(self, revision: int) -> int:
+        """The unit that a later revision of the operator's table has."""
+        assert self.revision is not None
+        return self.unit + revision - self.revision
+
+
+class _Before:
+    """The changes that a delivery of an earlier release has written down for itself."""
+
+    _HANDED_OVER = "handed_over"
+
+    def __init__(self, lake: Lake, delivery: Delivery) -> None:
+        self._uri = lake.table(delivery, CHANGES)
+        self._is_there: bool | None = None
+        self._name = delivery.name
+
+    def read(self) -> _HandedOver | None:
+        """Where they end; None where there are none."""
+        if self._is_there is None:
+            self._is_there = delta.exists(self._uri)
+        if not self._is_there:
+            return None
+        table = delta.opened(self._uri)
+        return _HandedOver((table.transaction_version("revision") or 0) + 1, self._handed_over(table))
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        """Those of the units in [since, until)."""
+        return _of_revisions(delta.read(spark, self._uri), since, until)
+
+    def hand_over(self, revision: int) -> None:
+        """Note the revision of the operator's table from which on the delivery follows that; only once."""
+        if (before := self.read()) is None or before.revision is not None or revision < 0:
+            return
+
         def fence(table: DeltaTable) -> None:
-            if ChangePosition.of(table) != before:
-                raise FencedError(
-                    f"the changes of delivery {self._delivery.name!r} were written by another process meanwhile; let "
-                    "it run alone. Nothing is lost."
-                )
+            if self._handed_over(table) is not None:
+                raise FencedError(f"delivery {self._name!r} was continued by another process; run it again.")
 
-        return fence
+        numbers = {self._HANDED_OVER: revision}
+        delta.note(self._uri, says=numbers, numbers=numbers, fence=fence)
+
+    def _handed_over(self, table: DeltaTable) -> int | None:
+        return table.transaction_version(self._HANDED_OVER)
 
 
-def changes_between(
-    baseline: DataFrame, current: DataFrame, of: Changing, again: frozenset[date] | None = frozenset()
-) -> DataFrame:
-    """The changes that take a consumer from `baseline` to `current`: its columns, `_day`, `_change`, `_reason`.
+class _Telling(ABC):
+    """The changes of an operator as upserts and deletes of what identifies a row in the target.
 
-    On the days `again`, or with None on every day, what is the same is told once more.
+    `identity`: the columns of which no two told results have the same values. `columns` are told, those of the identity
+    included, and `kept` those of them that are told of a deleted result; the others are null.
     """
-    old = baseline.select(*(F.col(name).alias(f"_old_{name}") for name in (*of.columns, DAY)))
-    same = [F.col(name).eqNullSafe(F.col(f"_old_{name}")) for name in of.identity]
-    both = current.withColumn("_is", F.lit(True)).join(old.withColumn("_was", F.lit(True)), same, "full_outer")
-    days = [F.col(name) for name in (DAY, f"_old_{DAY}")]
-    unequal = _is_told_again(days[0], again) | _is_told_again(days[1], again)
-    for name in of.columns:
-        if name not in of.identity:
-            unequal = unequal | ~comparable(current, name).eqNullSafe(comparable(old, f"_old_{name}"))
-    upsert, vanished = F.col("_is") & (F.col("_was").isNull() | unequal), F.col("_is").isNull()
+
+    identity: tuple[str, ...]
+    columns: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def __init__(self, delivery: Delivery, operator: Operator) -> None:
+        self._delivery = delivery
+        self._operator = operator
+
+    @abstractmethod
+    def told(self, changes: DataFrame, since: int, until: int) -> DataFrame:
+        """Those of the revisions in [since, until), of which `changes` has all: `columns`, `_day`, `_change`,
+        `_reason` and `_revision`."""
+
+    @abstractmethod
+    def newest(self, changes: DataFrame) -> DataFrame:
+        """The newest of the upserts and deletes of each identity after all these `changes`."""
+
+    def _chosen(self, changes: DataFrame) -> DataFrame:
+        return chosen_rows(changes, self._delivery, DAY)
+
+    def _as_told(self, signed: DataFrame) -> DataFrame:
+        """Signed rows, one for each identity and revision, as they are told."""
+        is_there = F.col(SIGN) > 0
+        values = [
+            F.col(name) if name in self.kept else F.when(is_there, F.col(name)).alias(name) for name in self.columns
+        ]
+        change = F.when(is_there, F.lit(UPSERT)).otherwise(F.lit(DELETE)).alias(CHANGE)
+        return signed.select(*values, DAY, change, REASON, REVISION)
+
+
+class _ByResultKey(_Telling):
+    """Results have a key of their own, by which the target knows them."""
+
+    def __init__(self, delivery: Delivery, operator: Operator) -> None:
+        super().__init__(delivery, operator)
+        self.identity = self.kept = operator.result_key
+        self.columns = operator.columns
+
+    def told(self, changes: DataFrame, since: int, until: int) -> DataFrame:
+        # Of a result that is another one now, what it is counts.
+        return self._as_told(
+            _newest(self._chosen(_of_revisions(changes, since, until)), (*self.identity, REVISION), SIGN)
+        )
+
+    def newest(self, changes: DataFrame) -> DataFrame:
+        return self._as_told(_newest(self._chosen(changes), self.identity, REVISION, SIGN))
+
+
+class _ByValues(_Telling):
+    """Results have no key, so each has an id of its values; of equal ones each its own."""
+
+    def __init__(self, delivery: Delivery, operator: Operator) -> None:
+        super().__init__(delivery, operator)
+        self.identity = (RESULT_ID,)
+        self.columns = self.kept = (*operator.columns, RESULT_ID)
+
+    def told(self, changes: DataFrame, since: int, until: int) -> DataFrame:
+        return self._as_told(self._identified(_of_revisions(changes, since, until)))
+
+    def newest(self, changes: DataFrame) -> DataFrame:
+        return self._as_told(_newest(self._identified(changes), self.identity, REVISION, SIGN))
+
+    def _identified(self, changes: DataFrame) -> DataFrame:
+        rows = self._chosen(changes)
+        return rows.withColumn(RESULT_ID, _id([self._values(rows), F.col(COPY)]))
+
+    def _values(self, rows: DataFrame) -> Column:
+        return as_json(comparable(rows, name) for name in self._operator.columns)
+
+
+class _ByOwnKey(_ByValues):
+    """The delivery has a key of its own: of the results that have one, the last in time stands for it.
+
+    A delete tells what was told before, so that it has any key.
+    """
+
+    def told(self, changes: DataFrame, since: int, until: int) -> DataFrame:
+        rows = self._keyed(self._chosen(_of_revisions(changes, 0, until)))
+        asked = _of_revisions(rows, since, until).select(RESULT_ID, F.col(REVISION).alias(_ASKED)).distinct()
+        theirs = rows.join(asked.select(RESULT_ID).distinct(), RESULT_ID, "left_semi")
+        # Of the revisions before these it counts alone what stood in the end.
+        stood = _summed(theirs.where(F.col(REVISION) < since), (), {SIGN: F.sum(SIGN)}).where(F.col(SIGN) > 0)
+        stood = stood.withColumn(REVISION, F.lit(since - 1).cast("bigint"))
+        events = theirs.where(F.col(REVISION) >= since).unionByName(stood)
+        events = events.join(asked, RESULT_ID).where(F.col(REVISION) <= F.col(_ASKED))
+        before = F.when(F.col(REVISION) < F.col(_ASKED), F.col(SIGN)).otherwise(0)
+        results = _summed(events, (_ASKED,), {_IS: F.sum(SIGN), _WAS: F.sum(before)})
+        last = (
+            F.max_by(F.struct(_RESULT, _TEXT, REASON), F.when(F.col(name) > 0, F.col(_ORDER))).alias(name)
+            for name in (_IS, _WAS)
+        )
+        of_key, now, was = results.groupBy(RESULT_ID, _ASKED).agg(*last), F.col(_IS), F.col(_WAS)
+        changed = of_key.where(~now[_TEXT].eqNullSafe(was[_TEXT])).select(
+            RESULT_ID,
+            F.col(_ASKED).alias(REVISION),
+            F.coalesce(now[_RESULT], was[_RESULT]).alias(_RESULT),
+            F.when(now.isNull(), -1).otherwise(1).alias(SIGN),
+            F.when(now.isNull(), F.lit(_CORRECTION)).otherwise(now[REASON]).alias(REASON),
+        )
+        return self._as_told(changed.select(RESULT_ID, REVISION, f"{_RESULT}.*", SIGN, REASON))
+
+    def newest(self, changes: DataFrame) -> DataFrame:
+        results = _summed(self._keyed(self._chosen(changes)), (), {_IS: F.sum(SIGN)})
+        standing = F.max_by(F.struct(_RESULT, REASON), F.when(F.col(_IS) > 0, F.col(_ORDER)))
+        of_key = results.groupBy(RESULT_ID).agg(standing.alias(_IS), F.max_by(_RESULT, _ORDER).alias(_WAS))
+        now = F.col(_IS)
+        newest = of_key.select(
+            RESULT_ID,
+            F.coalesce(now[_RESULT], F.col(_WAS)).alias(_RESULT),
+            F.when(now.isNull(), -1).otherwise(1).alias(SIGN),
+            F.coalesce(now[REASON], F.lit(_CORRECTION)).alias(REASON),
+        )
+        return self._as_told(newest.select(RESULT_ID, f"{_RESULT}.*", SIGN, REASON, F.lit(0).alias(REVISION)))
+
+    def _keyed(self, rows: DataFrame) -> DataFrame:
+        """With the text of each one's key; where that cannot be computed none is shared, as each is a dead letter."""
+        delivery, text = self._delivery, self._values(rows)
+        key = [delivery.selected[name] for name in delivery.identity]
+        of_key = _id([F.expr(sql) for sql in key])
+        if any(may_fail(sql, delivery) for sql in key):
+            of_key = F.coalesce(guarded(of_key, DAY)["value"], _id([text, F.col(COPY)]))
+        result = F.struct(*(F.col(f"`{name}`") for name in (*self._operator.columns, DAY)))
+        order = F.struct(*self._order(), text)
+        named = {RESULT_ID: of_key, _TEXT: text, _ORDER: order, _RESULT: result}
+        return rows.select(*(column.alias(name) for name, column in named.items()), SIGN, REASON, REVISION)
+
+    def _order(self) -> list[Column]:
+        """The order of the results of a key, of which the last one stands."""
+        of = self._operator
+        if isinstance(of, OverWindows):
+            return [F.col("window_start"), F.col("window_end"), as_json(F.col(f"`{name}`") for name in of.values)]
+        if isinstance(of, Keyed):
+            return [F.col(AT), as_json(F.col(f"`{name}`") for name in of.output_schemas[""].names)]
+        return [F.col(AT), as_json([F.col(ORIGIN)])]
+
+
+def _telling(delivery: Delivery, operator: Operator) -> _Telling:
+    if operator.result_key:
+        return _ByResultKey(delivery, operator)
+    return (_ByValues if delivery.identity == (RESULT_ID,) else _ByOwnKey)(delivery, operator)
+
+
+def _summed(rows: DataFrame, beside: Sequence[str], sums: Mapping[str, Column]) -> DataFrame:
+    """Signed rows of equal results of a key as one, with these sums, and the reason of the newest that adds one."""
+    why = F.max_by(REASON, F.when(F.col(SIGN) > 0, F.col(REVISION))).alias(REASON)
+    same = [F.first(name).alias(name) for name in (_ORDER, _RESULT)]
+    return rows.groupBy(RESULT_ID, _TEXT, *beside).agg(*same, why, *(sum_.alias(name) for name, sum_ in sums.items()))
+
+
+def _between(held: DataFrame, current: DataFrame, telling: _Telling) -> DataFrame:
+    """The changes that take a consumer from the rows `held` to those that are `current`, as `told` has them."""
+    named = {name: f"_old_{name}" for name in (*telling.columns, DAY)}
+    old = held.select(*(F.col(name).alias(alias) for name, alias in named.items()), F.lit(True).alias(_WAS))
+    same = [F.col(name).eqNullSafe(F.col(named[name])) for name in telling.identity]
+    both = current.withColumn(_IS, F.lit(True)).join(old, same, "full_outer")
+    gone, unequal = F.col(_IS).isNull(), F.col(_WAS).isNull()
+    for name in set(telling.columns).difference(telling.identity):
+        comparable_types = current.schema[name].dataType == old.schema[named[name]].dataType
+        equal = comparable(current, name).eqNullSafe(comparable(old, named[name])) if comparable_types else F.lit(False)
+        unequal = unequal | ~equal
 
     def as_told(name: str) -> Column:
-        was = F.col(f"_old_{name}") if name in (*of.kept, DAY) else F.lit(None)
-        return F.when(vanished, was).otherwise(F.col(name)).alias(name)
+        was = F.col(named[name]) if name in (*telling.kept, DAY) else F.lit(None)
+        return F.when(gone, was).otherwise(F.col(name)).alias(name)
 
-    return both.where(upsert | vanished).select(
-        *(as_told(name) for name in (*of.columns, DAY)),
-        F.when(vanished, F.lit(DELETE)).otherwise(F.lit(UPSERT)).alias(CHANGE),
-        F.when(vanished, F.lit("correction")).otherwise(F.col(REASON)).alias(REASON),
+    return both.where(gone | unequal).select(
+        *map(as_told, named),
+        F.when(gone, F.lit(DELETE)).otherwise(F.lit(UPSERT)).alias(CHANGE),
+        F.when(gone, F.lit(_CORRECTION)).otherwise(F.col(REASON)).alias(REASON),
+        REVISION,
     )
 
 
-def _retyped(column: StructField, before: Mapping[str, DataType]) -> str:
-    types = f"{before[column.name].simpleString()} and is {column.dataType.simpleString()} now"
-    return f"column {column.name!r} was {types}"
+def _newest(changes: DataFrame, identity: Sequence[str], *by: str) -> DataFrame:
+    """The change of each identity that is the greatest by these columns, the revision where none are named."""
+    others = [name for name in changes.columns if name not in identity]
+    newest = F.max_by(F.struct(*others), F.struct(*(by or (REVISION,)))).alias(_RESULT)
+    return changes.groupBy(*identity).agg(newest).select(*identity, f"{_RESULT}.*")
 
 
-def _newest(changes: DataFrame, of: Changing) -> DataFrame:
-    """The change of each result with the greatest revision."""
-    others = [name for name in changes.columns if name not in of.identity]
-    newest = F.max_by(F.struct(*others), F.col(REVISION)).alias("_newest")
-    return changes.groupBy(*of.identity).agg(newest).select(*of.identity, "_newest.*")
+def _of_revisions(changes: DataFrame, since: int, until: int) -> DataFrame:
+    return changes.where((F.col(REVISION) >= since) & (F.col(REVISION) < until))
 
 
-def _on(frame: DataFrame, days: frozenset[date] | None) -> DataFrame:
-    return frame if days is None else frame.where(_is_on(F.col(DAY), days))
-
-
-def _is_told_again(day: Column, again: frozenset[date] | None) -> Column:
-    """True where `day` is one of those that are told again, which with None are all."""
-    return F.lit(True) if again is None else _is_on(day, again)
-
-
-def _is_on(day: Column, days: frozenset[date]) -> Column:
-    """True where `day` is one of the days; false where it is null."""
-    return F.coalesce(day.isin(*(date_literal(each) for each in sorted(days))), F.lit(False)) if days else F.lit(False)
+def _id(of: Sequence[Column]) -> Column:
+    """A text that identifies these values."""
+    return F.sha2(as_json(part.alias(f"_{place}") for place, part in enumerate(of)), 256)

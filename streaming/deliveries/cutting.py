@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DAY, EPOCH, FencedError, RedeliveryError, SinkError, date_literal, interval
-from streaming.declare import CHANGES, Delivery, Operator
+from streaming.declare import Delivery, Operator
 from streaming.deliveries.ledger import DeadLetters, Ledger, LedgerTable
 from streaming.deliveries.outbox import (
     READ_AT_ONCE,
@@ -140,10 +140,6 @@ class Cutting:
 
     def _plan_request(self, spark: SparkSession, ledger: Ledger, request: _DaysRequest) -> Ledger:
         """The ledger with the next batch of a request for days, or with the request answered where there is none."""
-        unit = self._outbox.tell_again(spark, request.days)
-        if unit is not None:
-            # The rows of these days are in the outbox once more, before that unit, and go out as new rows do.
-            return ledger.answer(request.number, Cursor(unit))
         since = ledger.again_since(request.number, Cursor(self._outbox.begin))
         batch = self._reader_of(request).cut(spark, since, ledger)
         self._ledger.check_generation(ledger, self._outbox.generation())
@@ -227,7 +223,9 @@ class _DaysReader:
         """Read the rows of the next units ahead, about as many as may be in memory; False where there are none."""
         if self._units is None:
             rows = self._outbox.rows(spark, self._outbox.begin, _end_of_units(ledger.cursor))
-            sizes = self._of_days(wanted(rows, self._delivery)).groupBy(UNIT).count().orderBy(UNIT).collect()
+            sizes = (
+                self._of_days(spark, wanted(rows, self._delivery), ledger).groupBy(UNIT).count().orderBy(UNIT).collect()
+            )
             self._units = [(row[UNIT], row["count"]) for row in sizes]
         most = max(READ_AT_ONCE, self._delivery.most_rows)
         size, until = 0, self._ends
@@ -249,16 +247,17 @@ class _DaysReader:
         unit, row = F.col(UNIT), F.col(ROW)
         # The place of a row within its unit counts the rows of all days, so it is given before these are chosen.
         whole_units = self._outbox.rows(spark, since.unit, _end_of_units(until))
-        placed = self._of_days(with_places(wanted(whole_units, self._delivery), self._outbox))
+        placed = self._of_days(spark, with_places(wanted(whole_units, self._delivery), self._outbox), ledger)
         rows = placed.where((unit > since.unit) | (row >= since.row)).where((unit < until.unit) | (row < until.row))
         dead = self._dead_letters.pending(ledger.generation, ledger.delivered)
         if dead:
             rows = without_places(rows, [place_of(letter) for letter in dead])
         return as_delivered(rows.orderBy(UNIT, ROW), self._delivery, {ROW: row.cast("bigint")})
 
-    def _of_days(self, rows: DataFrame) -> DataFrame:
+    def _of_days(self, spark: SparkSession, rows: DataFrame, ledger: Ledger) -> DataFrame:
         first, last = date_literal(self.request.first), date_literal(self.request.last)
-        return rows.where(F.col(DAY).between(first, last))
+        of_days = rows.where(F.col(DAY).between(first, last))
+        return self._outbox.still_told(spark, of_days, _end_of_units(ledger.cursor))
 
 
 def _slice_of(rows: pa.Table) -> Slice:
@@ -398,8 +397,8 @@ def days_to_deliver(lake: Lake, delivery: Delivery) -> set[date]:
     """The days of which the delivery's table has rows, or has had rows that were deleted since."""
     of = delivery.of
     if delivery.what == "current" and isinstance(of, Operator):
-        results = [lake.table(of, table.suffix) for table in of.tables if table.is_result]
-        return set().union(*map(days_of, [*results, lake.table(delivery, CHANGES)]))
+        results = (lake.table(of, table.suffix) for table in of.tables if table.is_result)
+        return set().union(*map(days_of, results))
     if isinstance(of, Operator) and delivery.what != "late":
         return days_of(lake.table(of, delivery.output))
     return days_of(lake.log(delivery.stream))

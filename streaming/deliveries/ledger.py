@@ -58,6 +58,9 @@ class Ledger:
     of the table in all batches of the generation that are delivered, those in its dead letters included, and
     `sent_before` those of the generations before; this one begins in unit `begins_at`, after `skipped_rows` rows of it.
 
+    Of what is current, unit `whole_at` holds all that is current by then, those after it what changes; -1 where every
+    unit holds changes. With `repeats` it also takes back what was taken back before.
+
     Days that somebody asked to have again are numbered requests, of which those up to `answered` are done: `request`
     is the one that the newest batch is for, -1 for any other batch. Of request `again_of` the rows before
     (`again_unit`, `again_row`) are in batches, or among those that follow.
@@ -82,6 +85,14 @@ class Ledger:
     again_of: int = -1
     again_unit: int = 0
     again_row: int = 0
+    whole_at: int = -1
+    repeats: int = 0
+
+    @classmethod
+    def beginning(cls, unit: int, of_generation: int = 0, *, whole: bool) -> Ledger:
+        """The state of a delivery that begins with a unit, which is `whole` where it is of what is current."""
+        whole_at = unit if whole else -1
+        return cls(unit=unit, since_unit=unit, begins_at=unit, of_generation=of_generation, whole_at=whole_at)
 
     @classmethod
     def of(cls, table: DeltaTable) -> Ledger:
@@ -216,6 +227,8 @@ class Ledger:
             begins_at=at.unit,
             skipped_rows=at.row,
             answered=self.answered,
+            whole_at=self.whole_at,
+            repeats=self.repeats,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -46,8 +46,15 @@ class Outbox(ABC):
     place of any row.
     """
 
-    begin: int
-    """The first unit."""
+    @property
+    @abstractmethod
+    def begin(self) -> int:
+        """The first unit."""
+
+    @property
+    def start(self) -> int:
+        """The unit with which a delivery begins that is to get everything."""
+        return self.begin
 
     of_log: bool = False
     """True if it reads rows of an event log, which may drop days once they are delivered."""
@@ -83,13 +90,8 @@ class Outbox(ABC):
         """The rows that `follow` would add now; writes nothing."""
         return 0
 
-    def tell_again(self, spark: SparkSession, days: frozenset[date]) -> int | None:
-        """Add everything that is there of some days once more; the unit that it follows before, or None where no unit
-        can be added, and the rows that were delivered are to be read again."""
-        return None
-
-    def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """Those of the `rows`, which were refused before, of which nothing newer was told since."""
+    def still_told(self, spark: SparkSession, rows: DataFrame, until: int | None = None) -> DataFrame:
+        """Those of the `rows`, which are told once more, of which nothing newer is told before the unit `until`."""
         return rows
 
     def goes_on(self, at: Cursor, generation: int) -> Cursor:
@@ -99,10 +101,6 @@ class Outbox(ABC):
             RedeliveryError: they cannot be told apart, or what was told cannot go on as the table is now.
         """
         return at
-
-    def begin_anew(self, *, again: bool) -> None:
-        """Another generation is meant: go on with what it changes, or `again` with all of it."""
-        return None
 
 
 class Reader:
@@ -223,8 +221,9 @@ def _after(rows: pa.Table, since: Cursor) -> Cursor:
 
 
 def _arrow(frame: DataFrame) -> pa.Table:
-    # The rows of a batch come in many small pieces.
-    return frame.toArrow().combine_chunks()
+    # The rows of a batch come in many small pieces, and some of them may say that they have no null.
+    rows = frame.toArrow().combine_chunks()
+    return rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
 
 
 def chosen_rows(rows: DataFrame, delivery: Delivery, beside: str) -> DataFrame:

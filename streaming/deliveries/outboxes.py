@@ -40,7 +40,6 @@ from streaming.declare import (
     Windowed,
 )
 from streaming.deliveries.changes import ChangesOutbox
-from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingOverWindows
 from streaming.deliveries.ledger import Ledger, recorded_by
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.keyed import NEWEST_INSTANT
@@ -398,7 +397,7 @@ def _(of: Delivery, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _of_windows(of: OverWindows, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
-        return ChangesOutbox(lake, delivery, ChangingOverWindows(lake, delivery, of))
+        return ChangesOutbox(lake, delivery, of)
     return _FirstOutbox(lake, of)
 
 
@@ -410,7 +409,7 @@ def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
-        return ChangesOutbox(lake, delivery, ChangingKeyed(lake, delivery, of))
+        return ChangesOutbox(lake, delivery, of)
     return _KeyedOutbox(lake, delivery, of)
 
 
@@ -422,7 +421,7 @@ def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
-        return ChangesOutbox(lake, delivery, ChangingJoin(lake, delivery, of))
+        return ChangesOutbox(lake, delivery, of)
     return _RowsOutbox(lake, delivery, of, (ORIGIN,))
 
 

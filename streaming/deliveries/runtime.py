@@ -6,7 +6,7 @@ After a crash the ledger says which batch was cut and may have been sent, so tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from pyspark.sql import SparkSession
@@ -173,17 +173,18 @@ class DeliveryRuntime:
         if before.is_pending and before.has_new_rows:
             arrived = self.connected().delivered_through(before.generation) == before.planned
             arrived_up_to = before.cursor if arrived else before.since
-        if again and self.delivery.what != "current":
-            at = Cursor(self.outbox.begin)
+        if again:
+            at = Cursor(self.outbox.start)
         elif before.is_held:
             # The ledger of a lake that was made of a savepoint names no generation of the table to go on from.
             at = arrived_up_to
         else:
             at = self.outbox.goes_on(arrived_up_to, before.of_generation)
         after = before.anew(self.outbox.generation(), at)
+        if again and self.delivery.what == "current":
+            after = replace(after, whole_at=at.unit, repeats=1)
         self.ledger.write(before, after)
         # The declaration is recorded last: after a crash before it, `check` refuses to deliver until this is repeated.
-        self.outbox.begin_anew(again=again)
         self.ledger.adopt()
         self.forget()
         return after
@@ -214,7 +215,7 @@ class DeliveryRuntime:
 
     def standing(self) -> DeliveryProgress:
         """The progress of the delivery now; reads tables and starts no Spark."""
-        ledger = self.ledger.read() or Ledger(unit=self.outbox.begin)
+        ledger = self.ledger.read() or self._beginning()
         arrived_up_to = ledger.arrived_up_to
         behind = max(0, self.outbox.end(arrived_up_to.unit) - arrived_up_to.unit)
         return DeliveryProgress(
@@ -251,15 +252,15 @@ class DeliveryRuntime:
             self.check()
             self._state = self.ledger.read()
             if self._state is None:
-                begin = self.outbox.begin
-                self._state = Ledger(
-                    unit=begin, since_unit=begin, begins_at=begin, of_generation=self.outbox.generation()
-                )
+                self._state = self._beginning()
                 self.ledger.begin(self._state)
             # A process may have died after a batch of dead letters arrived and before it removed these.
             if not self._state.is_pending:
                 self._forget_retried(self._state)
         return self._state
+
+    def _beginning(self) -> Ledger:
+        return Ledger.beginning(self.outbox.start, self.outbox.generation(), whole=self.delivery.what == "current")
 
     def _write(self, before: Ledger, after: Ledger) -> None:
         try:

@@ -144,8 +144,8 @@ def _bring_source(lake: Lake, pipeline: Pipeline, saved: Savepoint, to: Lake, na
 
 def _hold_back(to: Lake, delivery: Delivery, numbers: Mapping[str, int] | None) -> None:
     """Begin the ledger of a delivery so that nothing is sent until somebody says what is meant."""
-    begin = outbox_of(delivery, to).begin
-    ledger = Ledger(unit=begin, since_unit=begin, begins_at=begin) if numbers is None else Ledger(**numbers)
+    beginning = Ledger.beginning(outbox_of(delivery, to).start, whole=delivery.what == "current")
+    ledger = beginning if numbers is None else Ledger(**numbers)
     LedgerTable(to, delivery, "").begin(ledger.restored())
 
 

@@ -187,8 +187,9 @@ class Continuous(Observer):
         """Publish all that was taken in; False where `until` became true before the end."""
         self._stop_ingest()
         steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up]
-        rest = [self._run.publish_all, partial(self._run.deliveries.deliver_all, stop=self._ended)]
-        return self._carry_out([*steps, self._end_deliveries, *rest], until)
+        steps += [self._end_deliveries, self._run.publish_all]
+        rest = partial(self._run.deliveries.deliver_all, stop=self._ended)
+        return self._carry_out([*steps, rest], until)
 
     def _publish(self, publishing: Publishing) -> None:
         """Publish what is current of an operator, on and on, until deliveries end."""

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -116,10 +116,7 @@ def erase(
                 listener(f"{operator.name} is computed anew")
                 rebuild_held(spark, lake, operator, now)
         listener("telling deliveries")
-        recipients, to_tell = _tell_deliveries(spark, lake, pipeline, erasure, person, now)
-        for operator in (each for each in rebuilt if each.published):
-            # Older changes have numbers that the person was part of.
-            Publishing(lake, operator).begin_anew(spark)
+        recipients, to_tell = _tell_deliveries(spark, lake, pipeline, erasure, person, rebuilt, now)
         for table in _others(spark, lake, pipeline, person, erasure):
             erasure = _taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")
@@ -298,6 +295,7 @@ def _tell_deliveries(
     pipeline: Pipeline,
     erasure: Erasure,
     person: Person,
+    rebuilt: Sequence[Operator],
     now: Callable[[], datetime],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Let deliveries go on over tables that lost rows; returns those whose targets were told, and those to be told.
@@ -309,7 +307,8 @@ def _tell_deliveries(
     """
     logs = {table.removesuffix("/log") for table, removed in erasure.tables.items() if removed.rows}
     touched = {*erasure.streams, *erasure.generations, *logs}
-    recipients, to_tell = [], []
+    told: list[DeliveryRuntime] = []
+    to_tell = []
     for delivery in pipeline.deliveries:
         runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
         if runtime.ledger.read() is None or not _sources(delivery) & touched:
@@ -325,10 +324,14 @@ def _tell_deliveries(
         changes = lake.table(delivery, CHANGES)
         if delta.exists(changes):
             take_out(spark, changes, person.split(), {"erasure": erasure.id})
-            # What was sent is told by rows that are gone now.
-            runtime.begin_anew(again=False)
-        recipients.append(delivery.name)
-    return tuple(recipients), tuple(to_tell)
+        told.append(runtime)
+    for operator in (each for each in rebuilt if each.published):
+        # Older changes have numbers that the person was part of.
+        Publishing(lake, operator).begin_anew(spark)
+    for runtime in told:
+        # What was sent is told by rows that are gone now.
+        runtime.begin_anew(again=False)
+    return tuple(runtime.delivery.name for runtime in told), tuple(to_tell)
 
 
 def _deliver(

@@ -25,7 +25,7 @@ OUT = JsonLines("out", by="none")
 
 
 def written_down(spark: SparkSession, lake: Lake, delivery: Delivery, changes: Sequence[tuple[str, int, str]]) -> None:
-    """The table of changes of a release before 0.3: each upsert or delete of a key by its revision."""
+    """The table of changes as 0.1.0 had it: each upsert or delete of a key by its revision."""
     view = delivery.of
     assert isinstance(view, Windowed)
     results = runtime_of(view, lake).readable["first"](spark).select(*view.columns, "_day")
@@ -68,10 +68,10 @@ def test_a_lake_that_is_upgraded_in_mid_delivery_goes_on_where_it_was(spark: Spa
     changes = [(row["id"], row["_change"], row["total"], row["_revision"]) for row in told]
     assert changes[:3] == [("a", "upsert", 5, 0), ("b", "upsert", 7, 0), ("b", "delete", None, 1)]
     assert sorted(changes[3:], key=str) == [
-        ("a", "upsert", 1, 2),
-        ("a", "upsert", 7, 3),
+        ("a", "upsert", 1, 3),
+        ("a", "upsert", 7, 4),
         ("b", "upsert", 7, 2),
-        ("c", "upsert", 3, 2),
+        ("c", "upsert", 3, 3),
     ]
     findings = list(audit_deliveries(spark, lake, pipeline(out)))
     assert findings and all(finding.holds and not finding.waiting for finding in findings)

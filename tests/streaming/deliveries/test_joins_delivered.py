@@ -158,7 +158,8 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
         ("upsert", "correction", 3, 6),
     ]
     _, late = consumers["met"].revisions("click", "ad")
-    assert late == [(*_CORRECTED, 1, 7), (*_CORRECTED, 2, 7), (*_CORRECTED, None, 6)]
+    corrected = [(*_CORRECTED, 1, 7), (*_CORRECTED, 2, 7), (*_CORRECTED, None, 6)]
+    assert late == [("delete", "correction", 1, None), *corrected]
     _, late = consumers["visits"].revisions("clicks", "ads")
     assert late == [("delete", "correction", [1], []), (*_CORRECTED, [1, 2], [7]), (*_CORRECTED, [], [6])]
 

@@ -14,7 +14,7 @@ from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata
 from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
-from streaming.declare import Operator, TableSpec
+from streaming.declare import CURRENT, Operator, TableSpec
 from streaming.service import Overview, QueryStatus, SupervisorStatus, ingest_query, look
 from streaming.sources import backlog_numbers
 
@@ -82,8 +82,7 @@ class StreamEvents:
             metadata |= _operator_metadata(overview, operator, now) | position_metadata(self._lake, operator)
         tables = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
         if operator.overlaid and not table.suffix:
-            # A read, which only Spark could count.
-            tables |= {key: {} for key in keys.current_keys(operator)}
+            tables |= {key: table_metadata(self._lake.table(operator, CURRENT)) for key in keys.current_keys(operator)}
         for key, of_table in tables.items():
             if table.suffix or _fresh(overview, operator, now):
                 self._materialized(key, of_table | metadata)

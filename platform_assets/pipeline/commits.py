@@ -32,7 +32,7 @@ from platform_assets.reports.publication import read_publication
 from platform_assets.reports.report import Report
 from streaming import Lake, Pipeline, Stream
 from streaming.base import DAY, utc_now
-from streaming.declare import CORRECTIONS, Operator
+from streaming.declare import CORRECTIONS, CURRENT, Operator
 from streaming.deliveries import DeliveryRuntime
 from streaming.log import Batch, batches_after, read_batches
 from streaming.operators import Corrected, runtime_of
@@ -124,8 +124,7 @@ class _Commits:
         if operator.overlaid and delta.exists(self._lake.table(operator)):
             (current,) = keys.current_keys(operator)
             if changed or not self.last(current):
-                # A read, which only Spark could count.
-                self._materialized(current, reached)
+                self._materialized(current, table_metadata(self._lake.table(operator, CURRENT)) | reached)
         if operator.tells_late and self._is_behind(keys.late_key(operator), operator.reads):
             late = sum(
                 (batch.late or {}).get(operator.name, 0) - batch.gone_late(operator.name)

@@ -62,7 +62,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
     def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
         where = lake.lake
         done, failed = _correct(context, where, spark, operator, parse_days(context.partition_keys))
-        report_current(context, spark.spark_session, where, operator)
+        report_current(context, where, operator)
         if failed is not None:
             _materialize(context, where, operator, done)
             raise dg.Failure(str(failed), allow_retries=False)
@@ -95,7 +95,7 @@ def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
             add_days(context.instance, operator, asked)
             done, uncorrected = _correct(context, where, spark, operator, asked)
             _materialize(context, where, operator, done)
-            report_current(context, spark.spark_session, where, operator)
+            report_current(context, where, operator)
         # Observed, not materialized: the corrections made of it would look outdated at once.
         if operator.tells_late:
             left = count_late(context.instance, spark.spark_session, where, operator)

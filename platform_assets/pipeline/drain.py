@@ -94,7 +94,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 metadata = count_failed(session, where, operator)
                 yield dg.MaterializeResult(asset_key=keys.failed_key(operator), metadata=metadata)
         for operator in stepped:
-            report_current(context, session, where, operator)
+            report_current(context, where, operator)
         report_not_due(context.instance, where, pipeline)
         report_alerts(context.instance, look(where, pipeline), utc_now())
         if paused:
@@ -170,15 +170,15 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
 
 
 def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
-    """The current results that are put together from several tables: a read, told of by whoever has written those."""
+    """The current results that follow from several tables, published by whoever has written those."""
     return [
         asset_spec(
             pipeline,
             key,
             "current",
-            f"What is current of {operator.name}: first results, overlaid with what has corrected them. A read of its "
-            f"tables, counted here and never copied; `tidemark show {pipeline.name} current` prints it.",
-            {"spark"},
+            f"What is current of {operator.name}: first results, with what has corrected them in their place. A plain "
+            "Delta table, which any engine reads; every change of it is in the table beside it that ends in _changes.",
+            {"spark", "delta"},
             [keys.table_key(operator, table.suffix) for table in operator.tables if table.is_result],
             operator.columns_of(CURRENT),
             lineage_of_current(operator),

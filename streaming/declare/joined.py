@@ -37,6 +37,7 @@ from streaming.declare.operator import (
     Operator,
     RowLaw,
     TableSpec,
+    columns_of_current,
     published_of,
 )
 from streaming.declare.side import Side, is_column
@@ -236,6 +237,8 @@ class Joined(Operator):
             return tuple(failed_of_sides(self.reads, windowed=False))
         if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
             return ()
+        if suffix == CURRENT:
+            return columns_of_current(self)
         return (*selected_columns(self.pair, self.selected, self.types), *_added_columns(len(self.reads)))
 
 

@@ -45,6 +45,7 @@ from streaming.declare.operator import (
     OnError,
     Operator,
     TableSpec,
+    columns_of_current,
     corrections_of,
     published_of,
 )
@@ -233,7 +234,7 @@ class Keyed(Operator):
         if not self.corrected:
             return ()
         if suffix == CURRENT:
-            return _current_columns(self.streams, self.by, self.result)
+            return columns_of_current(self)
         corrected = {corrections_of(to): ddl for to, ddl in emitted.items()}.get(suffix)
         return () if corrected is None else _corrected_columns(self.streams, self.by, corrected)
 
@@ -306,12 +307,6 @@ def _keyed_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str)
     """
     written = ColumnSpec(WRITTEN_AT, "When the row was written; a later step has a later one.", "timestamp")
     return _with_results(streams, by, emitted, written)
-
-
-def _current_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:
-    """The columns of current results: keys, what is emitted (as Spark DDL), and what the platform adds."""
-    corrected = ColumnSpec("_corrected", "Whether a correction stands for the first results.", "boolean")
-    return _with_results(streams, by, emitted, corrected)
 
 
 def _corrected_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:

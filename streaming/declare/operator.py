@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
+from streaming.base import DAY
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
@@ -227,6 +228,19 @@ class Operator(ABC):
     def table_name(self, suffix: str = "") -> str:
         """The name of the table with this suffix."""
         return f"{self.name}_{suffix}" if suffix else self.name
+
+
+def columns_of_current(operator: Operator) -> tuple[ColumnSpec, ...]:
+    """The columns of the table of current results: those of a result, and what a look adds."""
+    of_result = (column for column in operator.columns_of() if column.name in (*operator.columns, DAY))
+    copy = ColumnSpec("_copy", "Which of several equal results it is, from 1 on.", "int")
+    reason = "What stands here: the first result, or what an update or a correction has made of it."
+    return (
+        *of_result,
+        *(() if operator.result_key else (copy,)),
+        ColumnSpec("_reason", reason, "string"),
+        ColumnSpec("_revision", "The number of the look that has brought it.", "bigint"),
+    )
 
 
 def published_of(operator: Operator) -> tuple[TableSpec, ...]:

@@ -8,7 +8,16 @@ from datetime import timedelta
 
 from streaming.base import DAY, EVENT_TIME
 from streaming.declare.columns import ColumnSpec, read_from_log
-from streaming.declare.operator import CORRECTIONS, CURRENT, UPDATES, Operator, RowLaw, TableSpec, published_of
+from streaming.declare.operator import (
+    CORRECTIONS,
+    CURRENT,
+    UPDATES,
+    Operator,
+    RowLaw,
+    TableSpec,
+    columns_of_current,
+    published_of,
+)
 from streaming.declare.stream import Stream
 from streaming.windows import Window
 
@@ -85,6 +94,8 @@ class OverWindows(Operator):
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, window, values, then what the table with this suffix adds."""
+        if suffix == CURRENT and self.overlaid:
+            return columns_of_current(self)
         added = self._added.get(suffix)
         if added is None:
             return ()
@@ -106,9 +117,6 @@ class OverWindows(Operator):
                 VOID,
                 *through,
                 ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
-            ),
-            CURRENT: (
-                ColumnSpec("_corrected", "Whether an update or a correction stands for the first result.", "boolean"),
             ),
         }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import reduce, singledispatch
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streaming import keyed
 from streaming.base import AT, DAY, DeclarationError, from_micros, literal, optional_instant, optional_micros
@@ -62,7 +64,12 @@ class ChangePosition:
 
 
 class Look(ABC):
-    """Current results as the tables of an operator had them at one moment."""
+    """Current results as the tables of an operator had them at one moment.
+
+    `columns` are those of a result, and its day.
+    """
+
+    columns: StructType
 
     @abstractmethod
     def seen(self, before: ChangePosition) -> ChangePosition:
@@ -106,8 +113,8 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         self._lake = lake
         self._operator = pinned.operator
         self._versions = pinned.versions
-        self._columns = columns
         self._first = delta.opened(lake.table(pinned.operator), pinned.versions[""])
+        self.columns = _columns_of(self._first, columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(Progress.of(self._operator, self._first).watermark)
@@ -127,7 +134,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         corrected = self._corrected_days()
         if (unlooked and corrected) or not self._is_uncorrected_since(before):
             return None
-        rows = delta.appended_rows(self._first, before.first, (*self._columns, DAY), most)
+        rows = delta.appended_rows(self._first, before.first, self.columns.names, most)
         if rows is None or (corrected and not self._have_nothing_in_common(rows, corrected)):
             return None
         return rows
@@ -238,8 +245,9 @@ class _LookAtJoin(Look):
         self._lake = lake
         self._operator = operator
         self._versions = versions
-        self._own = delta.opened(lake.table(operator), versions[""])
-        self._progress, self._generation = Progress.of(operator, self._own), generation_of(self._own)
+        own = delta.opened(lake.table(operator), versions[""])
+        self._progress, self._generation = Progress.of(operator, own), generation_of(own)
+        self.columns = _columns_of(own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(self._progress.watermark)
@@ -292,6 +300,12 @@ def _(operator: Keyed, lake: Lake) -> Look | None:
 def _(operator: Joined, lake: Lake) -> Look | None:
     versions = PinnedTables.now(lake, operator).versions
     return None if delta.BEFORE in versions.values() else _LookAtJoin(lake, operator, versions)
+
+
+def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
+    """These columns of an operator's own table, which is open, and the day."""
+    there = StructType.fromJson(json.loads(own.schema().to_json()))
+    return StructType([there[name] for name in (*names, DAY)])
 
 
 def _corrected_since(version: int, table: DeltaTable | None) -> set[date]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming.base import DAY, FencedError, date_literal, literal
@@ -98,12 +98,12 @@ class Publishing:
     def begins(self) -> int:
         """The first revision that the changes have; those before were forgotten, or of results of other types."""
         changes = delta.open_table(self._changes)
-        return 0 if changes is None else changes.transaction_version(_BEGINS) or 0
+        return 0 if changes is None else max(0, _number(changes, _BEGINS))
 
     def is_retold(self) -> bool:
         """True if the first revision tells what those that were forgotten had told."""
         changes = delta.open_table(self._changes)
-        return changes is not None and changes.transaction_version(_RETOLD) == self.begins()
+        return changes is not None and _number(changes, _RETOLD) == _number(changes, _BEGINS) >= 0
 
     def untold(self, spark: SparkSession) -> DataFrame | None:
         """The changes that the next look would tell, as the table has them; None where it would tell nothing."""
@@ -112,15 +112,15 @@ class Publishing:
         if look is None or (after := look.seen(before)) == before:
             return None
         days = look.days(spark, before)
-        told, columns = replace(after, revision=before.revision + 1), self._columns()
-        return None if days == frozenset() else self._differing(spark, look, before, told, columns, days)
+        told = replace(after, revision=before.revision + 1)
+        return None if days == frozenset() else self._differing(spark, look, before, told, days)
 
     def laws(self, spark: SparkSession) -> Iterator[Finding]:
         """Check that the table of results is what the operator's own tables say, and what the changes add up to."""
         name, current, changes = self.operator.name, delta.open_table(self._current), delta.open_table(self._changes)
         if current is None or changes is None:
             return
-        at, columns = ChangePosition.of(changes), self._columns().names
+        at, columns = ChangePosition.of(changes), [*self.operator.columns, DAY]
         stored = delta.read(spark, self._current, current.version())
         look = look_at(self.operator, self._lake)
         if look is None or look.seen(at).of_generation != at.of_generation or _revision_of(current) != at.revision:
@@ -138,20 +138,23 @@ class Publishing:
         yield Law(_LAW, name, stored.select(*same), standing.select(*same), words).finding()
 
     def _publish(self, spark: SparkSession, *, begins: bool) -> bool:
-        before = ChangePosition.of(delta.open_table(self._changes))
-        look = look_at(self.operator, self._lake)
+        changes = delta.open_table(self._changes)
+        before, look = ChangePosition.of(changes), look_at(self.operator, self._lake)
         if look is not None and (begins or look.seen(before) != before):
-            self._fold(spark)
-            self._look(spark, look, before, begins=begins)
+            self._look(spark, look, changes, before, begins=begins)
         return self._fold(spark)
 
-    def _look(self, spark: SparkSession, look: Look, before: ChangePosition, *, begins: bool) -> None:
+    def _look(
+        self, spark: SparkSession, look: Look, changes: DeltaTable | None, before: ChangePosition, *, begins: bool
+    ) -> None:
         """Commit what the look finds, or that it finds nothing."""
-        columns = self._columns()
         after, retells = look.seen(before), begins
-        begins = self._create(columns) or begins
+        if changes is None:
+            self._create(CHANGES, self._schema(look.columns, changes=True))
+        elif after.of_generation != before.of_generation:
+            begins = begins or self._are_others(changes, look.columns)
         told = replace(after, revision=before.revision + 1)
-        staged = self._staged(spark, look, before, told, columns, begins=begins)
+        staged = self._staged(spark, look, before, told, begins=begins)
         if staged is None or not staged.rows:
             delta.note(self._changes, says=vars(after), numbers=vars(after), fence=_fence(self.operator, before))
             return
@@ -167,11 +170,10 @@ class Publishing:
         look: Look,
         before: ChangePosition,
         after: ChangePosition,
-        columns: StructType,
         *,
         begins: bool,
     ) -> delta.Staged | None:
-        schema, statistics = self._schema(columns, changes=True), (REVISION, SIGN)
+        schema, statistics = self._schema(look.columns, changes=True), (REVISION, SIGN)
         rows = None if begins else look.appended(before, _IN_MEMORY)
         if rows is not None:
             told = self._told(rows, after)
@@ -179,7 +181,8 @@ class Publishing:
         days = None if begins else look.days(spark, before)
         if days == frozenset():
             return None
-        changes = self._differing(spark, look, None if begins else before, after, columns, days)
+        self._fold(spark)
+        changes = self._differing(spark, look, None if begins else before, after, days)
         replaces = () if begins else None
         return delta.stage(changes, self._changes, statistics=statistics, replaces=replaces)
 
@@ -189,16 +192,15 @@ class Publishing:
         look: Look,
         before: ChangePosition | None,
         after: ChangePosition,
-        columns: StructType,
         days: Iterable[date] | None,
     ) -> DataFrame:
         """The changes of some days, or of all, since the position `before`; where that is None all that is current."""
-        held = None if before is None else self._held(spark, before, columns)
+        held = None if before is None else self._held(spark, before, look.columns)
         current = _on(look.rows(spark), days)
-        changes = _differences(current, None if held is None else _on(held, days), columns.names)
+        changes = _differences(current, None if held is None else _on(held, days), look.columns.names)
         clock = F.lit(None).cast("timestamp") if after.watermark is None else literal(after.watermark)
         changes = changes.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
-        return changes.select(*self._schema(columns, changes=True).names)
+        return changes.select(*self._schema(look.columns, changes=True).names)
 
     def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:
         """First results, none of which was there before, as changes."""
@@ -229,17 +231,17 @@ class Publishing:
 
     def _fold(self, spark: SparkSession) -> bool:
         """Bring the results up to the newest revision of the changes; tells if any has changed."""
-        changes, current = delta.open_table(self._changes), delta.open_table(self._current)
-        if changes is None or current is None:
+        changes = delta.open_table(self._changes)
+        if changes is None:
             return False
+        wanted = self._folded_schema(changes)
+        current = delta.open_table(self._current) or self._create(CURRENT, wanted)
         at, newest = _revision_of(current), _revision_of(changes)
-        columns = self._columns()
-        wanted = self._schema(columns, changes=False)
         has_others = not {field.name for field in current.schema().fields} <= {*wanted.names}
         if at >= newest and not has_others:
             return False
-        begins, taken_back = (changes.transaction_version(name) or 0 for name in (_BEGINS, _TAKEN_BACK))
-        begins_anew = begins > at >= 0
+        begins_anew = _number(changes, _BEGINS) > at >= 0
+        taken_back = _number(changes, _TAKEN_BACK)
         if taken_back > at or begins_anew or has_others:
             staged = self._folded(spark, changes, current, wanted, begins_anew=begins_anew, has_others=has_others)
         else:
@@ -285,10 +287,11 @@ class Publishing:
         replaces = () if everything else [(DAY, "in", sorted(day.isoformat() for day in days))]
         return delta.stage(rows, self._current, statistics=(REVISION,), replaces=replaces)
 
-    def _columns(self) -> StructType:
-        """The columns of a result, and its day."""
-        own = delta.schema_of(self._lake.table(self.operator))
-        return StructType([own[name] for name in (*self.operator.columns, DAY)])
+    def _folded_schema(self, changes: DeltaTable) -> StructType:
+        """The columns of the table of results, as far as an open table of changes has them, and of the same types."""
+        types = _types(changes)
+        columns = [StructField(name, types[name]) for name in (*self.operator.columns, DAY) if name in types]
+        return self._schema(StructType(columns), changes=False)
 
     def _schema(self, columns: StructType, *, changes: bool) -> StructType:
         """The columns of one of the two tables."""
@@ -297,29 +300,23 @@ class Publishing:
         told = [StructField(REASON, StringType()), StructField(REVISION, LongType())]
         return StructType([*columns, *copy, *(sign if changes else []), *told, *(clock if changes else [])])
 
-    def _create(self, columns: StructType) -> bool:
-        """Create the tables where they are not there yet; tells if those that are there have columns of other types."""
-        operator, properties = self.operator, declaration_properties(self.operator)
-        schema = self._schema(columns, changes=True)
-        changes = delta.opened_or_created(
-            self._changes,
+    def _create(self, suffix: str, schema: StructType) -> DeltaTable:
+        """One of the two tables, created empty if it is not there yet."""
+        spec = next(spec for spec in self.operator.published if spec.suffix == suffix)
+        return delta.opened_or_created(
+            self._lake.table(self.operator, suffix),
             Schema.from_json(delta.nullable(schema).json()),
-            description=f"Every change of what is current of {operator.kind_name} {operator.name}",
-            properties=properties,
+            description=spec.description,
+            # Changes are of days long gone, each of which would be a file of its own in every revision.
+            partition_by=[DAY] if suffix == CURRENT else [],
+            properties=declaration_properties(self.operator),
         )
-        delta.create(
-            self._current,
-            self._schema(columns, changes=False),
-            append_only=False,
-            description=f"What is current of {operator.kind_name} {operator.name}",
-            properties=properties,
-        )
-        there = StructType.fromJson(json.loads(changes.schema().to_json()))
-        types = {field.name: field.dataType for field in there}
-        wanted = {field.name: field.dataType for field in delta.nullable(schema)}
-        return any(types.get(name, type_) != type_ for name, type_ in wanted.items()) or (
-            (COPY in types) != self._numbered
-        )
+
+    def _are_others(self, changes: DeltaTable, columns: StructType) -> bool:
+        """True if results have columns of other types than those that an open table of changes has."""
+        types, wanted = _types(changes), delta.nullable(self._schema(columns, changes=True))
+        differ = any(types.get(field.name, field.dataType) != field.dataType for field in wanted)
+        return differ or (COPY in types) != self._numbered
 
 
 def _differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:
@@ -399,8 +396,17 @@ def _rows_after(changes: DeltaTable, revision: int) -> int:
 
 def _revision_of(table: DeltaTable) -> int:
     """The newest revision that an open table holds; -1 for none."""
-    number = table.transaction_version(_REVISION)
+    return _number(table, _REVISION)
+
+
+def _number(table: DeltaTable, name: str) -> int:
+    number = table.transaction_version(name)
     return -1 if number is None else number
+
+
+def _types(table: DeltaTable) -> dict[str, DataType]:
+    """The type of each column of an open table."""
+    return {field.name: field.dataType for field in StructType.fromJson(json.loads(table.schema().to_json()))}
 
 
 def _fence(operator: Operator, before: ChangePosition) -> delta.Fence:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Keyed, Lake, Pipeline, Tumbling, Windowed, agg, drain
+from streaming.audit.laws import audit
 from streaming.changes import Publishing, publish
 from streaming.changes import publishing as module
 from streaming.declare.operator import Operator
 from streaming.keyed import Key
+from streaming.operations.erasure import Person, erase
+from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
+from streaming.operations.restore import restore, restore_to
+from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.tables import delta
 from tests.streaming.deliveries.test_joins_delivered import OPERATORS, clicks, land
@@ -262,3 +269,70 @@ def test_a_view_that_corrects_nothing_publishes_nothing(spark: SparkSession, lak
     run(spark, lake, Pipeline(readings, (uncorrected,)), [reading("a", 1, 5), reading("a", 40, 1)])
     assert uncorrected.published == ()
     assert not DeltaTable.is_deltatable(lake.table(uncorrected, "current"))
+
+
+def test_a_second_lake_that_is_made_of_a_savepoint_goes_on_with_the_revisions(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)])
+    run(spark, lake, pipeline(), [reading("a", 2, 2)])
+    savepoint(lake, pipeline(), "kept", lambda: NOW)
+    second = Lake(str(tmp_path / "second"))
+    restore_to(lake, pipeline(), "kept", second)
+    assert standing(second, by_id) == standing(lake, by_id)
+
+    correct(spark, second, by_id, lambda: NOW)
+    publish(spark, second, by_id)
+    assert sums(second, "current", "_revision") == [("a", 0, 2, 7, 1), ("b", 0, 1, 7, 0)]
+    assert sums(lake, "current", "_revision") == [("a", 0, 1, 5, 0), ("b", 0, 1, 7, 0)]
+    assert net(second, by_id) == standing(second, by_id) == overlaid(spark, second, by_id)
+
+
+def test_what_an_operator_was_put_back_to_is_the_next_revision(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)])
+    savepoint(lake, pipeline(), "kept", lambda: NOW)
+    run(spark, lake, pipeline(), [reading("a", 2, 2)])
+    correct(spark, lake, by_id, lambda: NOW)
+    publish(spark, lake, by_id)
+    assert sums(lake, "current", "_revision") == [("a", 0, 2, 7, 1)]
+
+    restore(spark, lake, pipeline(), "kept", lambda: NOW)
+    publish(spark, lake, by_id)
+    assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
+
+
+def test_nothing_that_a_person_was_part_of_is_left_in_changes_once_they_are_erased(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Sums of all, in which the rows of b are: they are computed again without, and no older number is left."""
+    totals = replace(by_id, name="totals", by=())
+    of_all = Pipeline(readings, (totals,))
+    run(spark, lake, of_all, [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)])
+    assert [row["total"] for row in told(lake, totals, "changes")] == [12]
+
+    erase(spark, lake, of_all, Person.of("id=b"), now=lambda: NOW)
+    assert [(row["total"], row["_change"]) for row in told(lake, totals, "changes")] == [(5, 1)]
+    assert [row["total"] for row in told(lake, totals, "current")] == [5]
+    versions = DeltaTable(lake.table(totals, "changes")).history()
+    assert len(versions) == 1
+
+
+@pytest.mark.parametrize("damaged", ["current", "changes"])
+def test_the_audit_finds_a_table_that_somebody_has_changed(spark: SparkSession, lake: Lake, damaged: str) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)])
+    laws = list(Publishing(lake, by_id).laws(spark))
+    assert len(laws) == 2 and all(finding.holds and finding.checked == 2 for finding in laws)
+
+    DeltaTable(lake.table(by_id, damaged)).delete("id = 'b'")
+    broken = [finding.compared for finding in audit(spark, lake, pipeline()) if not finding.holds]
+    assert len(broken) == (2 if damaged == "current" else 1)
+
+
+def test_results_are_published_anew_where_their_table_was_removed(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)])
+    before = standing(lake, by_id)
+    shutil.rmtree(lake.table(by_id, "current"))
+    publish(spark, lake, by_id)
+    assert standing(lake, by_id) == before
+    maintain(lake, pipeline(), now=lambda: NOW + timedelta(days=60))
+    assert standing(lake, by_id) == net(lake, by_id) == before

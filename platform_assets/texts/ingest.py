@@ -6,7 +6,7 @@ from streaming.lake import IngestMode
 from streaming.log import Place, Places
 
 PARTS = ("part", "name", "where", "why there")
-_TASKS, _AFTER, _SPARK = "tasks", "Spark, over what tasks have written", "Spark"
+_TASKS, _BEFORE, _AFTER, _SPARK = "tasks", "Spark, and on to tasks", "Spark, over what tasks have written", "Spark"
 _WORDS = {
     "late": "late rows",
     "unassigned": "rows without a window",
@@ -17,7 +17,7 @@ _WORDS = {
 
 def part_row(part: Place) -> tuple[str, str, str, str]:
     """The part, where it is computed, and why there."""
-    where = _TASKS if not part.reason else _AFTER if part.after else _SPARK
+    where = _TASKS if not part.reason else _AFTER if part.after else _BEFORE if part.before else _SPARK
     name = f"{part.name}: {part.sql}" if part.sql and part.name else part.name or part.sql
     return _WORDS.get(part.kind, part.kind), name, where, part.reason or "proven to be the same in Arrow"
 

@@ -12,5 +12,6 @@ from streaming.kafka.options import (
     for_producer,
     for_spark,
     for_tasks,
+    left_to_java,
     reads_committed,
 )

@@ -49,7 +49,12 @@ _SHARED = (
     "client.id",
     "client.rack",
 )
-_OF_THE_READER_ALONE = ("max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes", "request.timeout.ms")
+_LIMITS_OF_LIBRDKAFKA = {
+    "max.partition.fetch.bytes": (1, 1_000_000_000),
+    "fetch.max.bytes": (0, 2**31 - 513),
+    "fetch.min.bytes": (1, 100_000_000),
+}
+_OF_THE_READER_ALONE = (*_LIMITS_OF_LIBRDKAFKA, "request.timeout.ms")
 READER = (*_SHARED, *_OF_THE_READER_ALONE, ISOLATION)
 """The options that a source may be given."""
 WRITER = (
@@ -182,6 +187,20 @@ def reads_committed(options: ClientOptions) -> bool:
     return options.get(ISOLATION) != "read_uncommitted"
 
 
+def left_to_java(options: Mapping[str, str]) -> str:
+    """The reason for which only Java's client can read with these options; empty where librdkafka's can, too."""
+    for name in _OF_THE_READER_ALONE:
+        value = options.get(name)
+        if value is None:
+            continue
+        if name not in _LIMITS_OF_LIBRDKAFKA:
+            return f"{name} is an option of Java's client alone"
+        least, most = _LIMITS_OF_LIBRDKAFKA[name]
+        if not value.isdecimal() or not least <= int(value) <= most:
+            return f"{name}={value} is no value from {least:,} to {most:,}, which Java's client alone takes"
+    return ""
+
+
 def for_librdkafka(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The options of a client that asks for offsets and topics.
 
@@ -195,12 +214,15 @@ def for_librdkafka(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
 def for_tasks(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The options of a client that reads in Spark's tasks, which have neither environment nor files of this process.
 
+    Those that `left_to_java` names are left out.
+
     Raises:
         SourceError: a variable of the environment is not set, or a file cannot be read.
     """
     own = for_librdkafka(servers, options)
     content = {pem: _content(own, name) for name, pem in _CONTENT_OF.items() if name in own}
-    return {name: value for name, value in own.items() if name not in _CONTENT_OF} | content
+    fetched = {name: options[name] for name in _LIMITS_OF_LIBRDKAFKA if name in options and not left_to_java(options)}
+    return {name: value for name, value in own.items() if name not in _CONTENT_OF} | content | fetched
 
 
 def for_producer(servers: str, options: Mapping[str, str]) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from streaming.log.batches import OperatorCounts
 from streaming.log.judgement import Counted, JudgedRule, JudgedTime, Judgement, broken_rule
 from streaming.spark import ArrowExpression, Unproven, arrow_expressions
 
-Kind = Literal["format", "derived column", "rule", "clock", "time of a row", "source partition", "late", "unassigned"]
+Kind = Literal[
+    "payloads", "format", "derived column", "rule", "clock", "time of a row", "source partition", "late", "unassigned"
+]
 """The kinds of parts: `late` and `unassigned` are what the commit counts for an operator."""
 _Found = Mapping[str, ArrowExpression | Unproven]
 
@@ -26,7 +28,8 @@ _Found = Mapping[str, ArrowExpression | Unproven]
 class Place:
     """Where one part of a stream's ingest is computed: in tasks, or in Spark, which then has a `reason`.
 
-    `after`: Spark computes it over the files that the tasks have written; else it ingests the whole stream.
+    `after`: Spark computes it over the files that the tasks have written; `before`: it hands them what it reads. Where
+    neither is so, it ingests the whole stream.
     """
 
     kind: Kind
@@ -34,6 +37,7 @@ class Place:
     sql: str = ""
     reason: str = ""
     after: bool = False
+    before: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def places_of(
     if columns:
         found |= arrow_expressions(rows.select(*(column.alias(key) for key, column in columns.items())))
     parts = tuple(_parts(stream, schema, counts, found))
-    if any(part.reason and not part.after for part in parts):
+    if any(part.reason and not (part.after or part.before) for part in parts):
         return Places(parts, None)
     to_spark = {part.name for part in parts if part.kind == "rule" and part.reason}
     counted = frozenset(part.name for part in parts if part.kind in ("late", "unassigned") and part.reason)
@@ -115,7 +119,10 @@ def places_of(
 def _parts(stream: Stream, schema: StructType, counts: Mapping[str, OperatorCounts], found: _Found) -> list[Place]:
     form = stream.format
     has_decoder = form.decoder is not None
-    parts = [Place("format", type(form).__name__, reason="" if has_decoder else "it has no decoder in Python")]
+    left, parts = stream.source.left_to_spark, []
+    if left:
+        parts.append(Place("payloads", type(stream.source).__name__, reason=left, before=True))
+    parts.append(Place("format", type(form).__name__, reason="" if has_decoder else "it has no decoder in Python"))
     for name, sql in stream.derived.items():
         type_ = schema[name].dataType
         reason = _reason(found[_key("derived column", name)]) or _against_type(type_, name == stream.event_time)

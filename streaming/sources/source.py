@@ -181,6 +181,11 @@ class Source(ABC):
         return ()
 
     @property
+    def left_to_spark(self) -> str:
+        """The reason in the declaration for which Spark reads payloads that tasks could; empty where there is none."""
+        return ""
+
+    @property
     def parts(self) -> tuple[Source, ...]:
         """The sources that it is made of, in the order in which they are read."""
         return (self,)

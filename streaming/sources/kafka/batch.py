@@ -13,16 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming.base import CheckpointError, SourceError
-from streaming.kafka import ClientOptions
+from streaming.kafka import ClientOptions, for_tasks
 from streaming.lake import Lake
-from streaming.sources.kafka.direct import (
-    FIRST_BEYOND_SPARK,
-    Plan,
-    check_nothing_lost,
-    lost_ranges,
-    planned_ranges,
-    read_directly,
-)
+from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, Records, read_directly, shared_out
 from streaming.sources.kafka.memory import (
     KafkaMemory,
     Partition,
@@ -35,6 +28,7 @@ from streaming.sources.kafka.memory import (
     within,
     without,
 )
+from streaming.sources.kafka.plan import Plan, check_nothing_lost, lost_ranges, planned_ranges
 from streaming.sources.source import Memory, Reading, Taken
 from streaming.spark import query_id
 
@@ -68,6 +62,10 @@ class Declared(Protocol):
     def headers(self) -> bool:
         """True where the headers of records are read."""
 
+    @property
+    def left_to_spark(self) -> str:
+        """The reason for which tasks do not read the records; empty where they do."""
+
     def location(self, lake: Lake) -> str:
         """Servers and topics."""
 
@@ -100,6 +98,12 @@ def take_batch(
     held = {partition: memory.of(ids[partition[0]], partition[1]) or () for partition in plan}
     duplicates = {partition: within(held[partition], bounds) for partition, bounds in plan.items()}
     lost = _lost(source, client, reading, plan, held)
+    expected = {
+        partition: tuple(
+            piece for new in without(bounds, duplicates[partition]) for piece in without(new, lost.get(partition, ()))
+        )
+        for partition, bounds in plan.items()
+    }
 
     def remember(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Memory:
         if _ids(plan, source.topics_there()) != ids:
@@ -107,23 +111,28 @@ def take_batch(
                 f"a topic of {source.location(reading.lake)} was created again while a batch of it was read; the batch "
                 "was not appended, and the next attempt says what to do."
             )
-        expected = {
-            partition: tuple(
-                piece
-                for new in without(plan[partition], duplicates[partition])
-                for piece in without(new, lost.get(partition, ()))
-            )
-            for partition in plan
-        }
         gaps = _count_gaps(written, expected, counts, client)
         return _after(memory, query, source.start, plan, ids, gaps, lost).to_json()
 
-    beyond = client.from_millis(plan, FIRST_BEYOND_SPARK)
-    if any(offset is not None and offset < plan[partition][1] for partition, offset in beyond.items()):
-        # Such a row may come before the batch, and hide one that is in it.
-        direct = read_directly(rows.sparkSession, source.servers, source.client_options, source.headers, plan)
-        return Taken(lambda: _located(direct, ids, duplicates), remember)
-    return Taken(lambda: _located(rows, ids, duplicates), remember)
+    records = Records(
+        for_tasks(source.servers, source.client_options),
+        ids,
+        source.headers,
+        source.when_lost == "skip",
+        source.location(reading.lake),
+        {},
+    )
+    ranges = [(partition, piece) for partition, pieces in expected.items() for piece in pieces]
+    parts = shared_out(records, ranges, rows.sparkSession.sparkContext.defaultParallelism)
+
+    def frame() -> DataFrame:
+        beyond = client.from_millis(plan, FIRST_BEYOND_SPARK)
+        if any(offset is not None and offset < plan[partition][1] for partition, offset in beyond.items()):
+            # Such a row may come before the batch, and hide one that is in it.
+            return read_directly(rows.sparkSession, [part for group in parts for part in group])
+        return _located(rows, ids, duplicates)
+
+    return Taken(frame, remember, () if source.left_to_spark else parts)
 
 
 def _ids(plan: Plan, there: Mapping[str, Topic]) -> dict[str, str]:

@@ -1,239 +1,336 @@
-"""Records of a planned batch, read without Spark's reader, which fails at a timestamp that no instant of Spark has."""
+"""Records as Python reads them with librdkafka, in tasks or in the driver itself, without a row of Spark's."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import LAST_MILLISECOND, to_micros
-from streaming.kafka import ClientOptions, for_tasks
+from streaming.base import LAST_MILLISECOND, SourceError, to_micros
+from streaming.sources.kafka.memory import Partition, Range, name_of, words
+from streaming.sources.kafka.plan import Plan, check_nothing_lost
+from streaming.sources.source import PayloadPart
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-from streaming.base import CheckpointError, SourceError
-from streaming.sources.kafka.memory import KafkaMemory, Partition, Range, Ranges, Topic, name_of, size, without, words
-from streaming.spark import planned_offsets
+    from confluent_kafka import Consumer, Message
 
 LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000
 """The last millisecond of the year 9999."""
 FIRST_BEYOND_SPARK = 2**63 // 1_000 + 1
 """The first millisecond that is no instant of Spark, whose microseconds have 64 bits."""
 
-_AT_ONCE, _ANSWERS_WITHIN = 5_000, 60.0
+_BYTES_A_RECORD = 512
+"""An estimate: nobody knows the bytes of offsets before they are read."""
+_FOR_ONE_TASK = 2 * 2**20 // _BYTES_A_RECORD
+"""Offsets that one task takes at least: another one would cost more than it saves, and write a file more to be read."""
+_AT_ONCE, _WAITS, _ANSWERS_WITHIN = 20_000, 0.05, 60.0
+_SETTINGS: Mapping[str, Any] = {
+    "group.id": "tidemark",
+    "enable.auto.commit": False,
+    # Where an offset is gone, the range is not gone on with as if nothing had been there.
+    "auto.offset.reset": "error",
+    # The marker of a transaction at the end of a range brings no message, but the end of the partition is told.
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 50,
+    # What is fetched behind the end of a range is of no use.
+    "queued.min.messages": _AT_ONCE,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.queue.backoff.ms": 10,
+    "receive.message.max.bytes": 2**31 - 1,
+    "reconnect.backoff.max.ms": 1_000,
+}
+_INSTANT = pa.timestamp("us", "UTC")
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ORIGIN = pa.struct(
     [
         ("topic", pa.string()),
+        ("topic_id", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
+        ("timestamp", _INSTANT),
         ("key", pa.binary()),
         ("headers", _HEADERS),
     ]
 )
 _ROWS = pa.schema([("_raw", pa.binary()), ("_origin", _ORIGIN)])
 _DDL = (
-    "_raw binary, _origin struct<topic: string, partition: int, offset: bigint, timestamp: timestamp, key: binary, "
-    "headers: array<struct<key: string, value: binary>>>"
+    "_raw binary, _origin struct<topic: string, topic_id: string, partition: int, offset: bigint, "
+    "timestamp: timestamp, key: binary, headers: array<struct<key: string, value: binary>>>"
 )
-Plan = Mapping[Partition, Range]
-"""The offsets of each partition that a batch is to take; empty ones are there as well."""
+
+_idle: dict[frozenset[tuple[str, Any]], list[Consumer]] = {}
+"""Consumers of this process that read nothing now, by their settings: to connect takes longer than a small batch."""
 
 
-def read_directly(spark: SparkSession, servers: str, options: ClientOptions, headers: bool, plan: Plan) -> DataFrame:
-    """The records of a plan as `_raw` and `_origin`, one task a partition of a topic.
+def read_directly(spark: SparkSession, parts: Sequence[Records]) -> DataFrame:
+    """The records of all parts as `_raw` and `_origin`, one task a part.
 
-    Raises:
-        SourceError: a variable of the environment is not set, or a file of the options cannot be read.
+    Spark's own reader fails at a timestamp that no instant of Spark has.
     """
-    ranges = [(topic, number, first, end) for (topic, number), (first, end) in sorted(plan.items()) if first < end]
-    reader = _Reader(for_tasks(servers, options), headers)
-    planned = spark.createDataFrame(ranges, "topic string, number int, first bigint, end bigint")
-    return planned.repartitionByRange(len(ranges) or 1, "topic", "number").mapInArrow(reader.batches, _DDL)
+
+    def batches(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+            yield from parts[number].batches()
+
+    return spark.range(0, len(parts), 1, len(parts) or 1).mapInArrow(batches, _DDL)
 
 
-def millis_of(timestamp: int) -> int | None:
-    """The milliseconds of a record's timestamp that is an instant up to the year 9999; -1 stands for none."""
-    return timestamp if 0 <= timestamp <= LAST_MILLI else None
+def instants_of(timestamps: NDArray[np.int64]) -> pa.TimestampArray:
+    """The timestamps of records, null unless they are of the years 1970 to 9999; -1 stands for none."""
+    has_one = (timestamps >= 0) & (timestamps <= LAST_MILLI)
+    return pa.array(np.where(has_one, timestamps, 0) * 1_000, mask=~has_one).view(_INSTANT)
 
 
 @dataclass(frozen=True)
-class _Reader:
-    config: Mapping[str, Any] = field(repr=False)
+class Records(PayloadPart):
+    """The records in a range of offsets of each of some partitions.
+
+    `client` has the options of the consumer that reads them; `ids` has those of the topics. `skips` is true where
+    reading goes on without records that were removed after the batch was planned. `location` names servers and topics.
+    """
+
+    client: Mapping[str, Any] = field(repr=False)
+    ids: Mapping[str, str]
     headers: bool
+    skips: bool
+    location: str
+    ranges: Plan
 
-    def batches(self, ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The records of the ranges of offsets, in their order."""
-        for each in (row for batch in ranges for row in batch.to_pylist()):
-            for messages in self._messages((each["topic"], each["number"]), each["first"], each["end"]):
-                yield self._batch(messages)
+    @property
+    def length(self) -> int:
+        """An estimate by the number of offsets."""
+        return _BYTES_A_RECORD * sum(end - first for first, end in self.ranges.values())
 
-    def _messages(self, partition: tuple[str, int], first: int, end: int) -> Iterator[list[Message]]:
-        from confluent_kafka import Consumer, TopicPartition
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records, a block at a time; of one partition in their order.
 
-        own = {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        # The marker of a transaction at the end of a range brings no message, but the end of the partition is told.
-        consumer = Consumer({**self.config, **own, "enable.partition.eof": True})
+        Raises:
+            SourceError: records are gone, may not be read, or no broker gives them.
+        """
+        with _lent({**_SETTINGS, **self.client}) as consumer:
+            for found in _Reading(self, consumer).blocks():
+                blocks = [self._batch(partition, messages) for partition, messages in found.items()]
+                yield blocks[0] if len(blocks) == 1 else _together(blocks)
+
+    def _batch(self, partition: Partition, messages: Sequence[Message]) -> pa.RecordBatch:
+        number, (topic, of_topic) = len(messages), partition
+        origin = [
+            pa.repeat(topic, number),
+            pa.repeat(self.ids[topic], number),
+            pa.repeat(pa.scalar(of_topic, pa.int32()), number),
+            pa.array([message.offset() for message in messages], pa.int64()),
+            instants_of(np.array([message.timestamp()[1] for message in messages], np.int64)),
+            pa.array([message.key() for message in messages], pa.binary()),
+            pa.array(map(_headers, messages), _HEADERS) if self.headers else pa.nulls(number, _HEADERS),
+        ]
+        payloads = pa.array([message.value() for message in messages], pa.binary())
+        origins = pa.StructArray.from_arrays(origin, fields=list(_ORIGIN))
+        return pa.RecordBatch.from_arrays([payloads, origins], schema=_ROWS)
+
+
+def shared_out(records: Records, ranges: Iterable[tuple[Partition, Range]], tasks: int) -> list[Sequence[Records]]:
+    """The `ranges`, read as `records` are, shared out among about so many tasks; each has one part or more."""
+    wanted = list(ranges)
+    share = max(math.ceil(sum(end - first for _, (first, end) in wanted) / tasks), _FOR_ONE_TASK)
+    groups: list[list[tuple[Partition, Range]]] = [[]]
+    room = share
+    for partition, (first, last) in wanted:
+        while first < last:
+            if room <= 0:
+                groups.append([])
+                room = share
+            end = min(last, first + room)
+            # What is left is read with it where that is little.
+            if last - end < _FOR_ONE_TASK:
+                end = last
+            groups[-1].append((partition, (first, end)))
+            room -= end - first
+            first = end
+    return [[replace(records, ranges=plan) for plan in _plans(group)] for group in groups if group]
+
+
+def _plans(ranges: Iterable[tuple[Partition, Range]]) -> Sequence[Plan]:
+    """The ranges in as few plans as there can be, each of which has one range of a partition."""
+    plans: list[dict[Partition, Range]] = []
+    for partition, bounds in ranges:
+        plan = next((plan for plan in plans if partition not in plan), None)
+        if plan is None:
+            plans.append({partition: bounds})
+        else:
+            plan[partition] = bounds
+    return plans
+
+
+class _Reading:
+    """The reading of some ranges by a consumer.
+
+    A range ends with the offset behind it, or with the end of its partition: markers of transactions and what
+    compaction took are offsets without a record.
+    """
+
+    def __init__(self, records: Records, consumer: Consumer) -> None:
+        self._records = records
+        self._consumer = consumer
+        self._places = {partition: first for partition, (first, _) in records.ranges.items()}
+        self._last_error = "no answer"
+
+    def blocks(self) -> Iterator[dict[Partition, list[Message]]]:
+        """The messages in the ranges by their partitions, as many as came together."""
+        self._assign()
+        heard = time.monotonic()
+        while self._places:
+            left = sum(self._end(partition) - place for partition, place in self._places.items())
+            before = dict(self._places)
+            messages = self._consumer.consume(min(_AT_ONCE, left), _WAITS)
+            records = [message for message in messages if message.error() is None]
+            found = self._within(records)
+            if len(records) < len(messages):
+                for message in messages:
+                    self._hear(message)
+            self._leave_out_the_ended()
+            if found:
+                yield found
+            if self._places != before:
+                # Whoever is given the messages takes time with them.
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _ANSWERS_WITHIN:
+                raise SourceError(
+                    f"no broker gave {self._waiting()} within {_ANSWERS_WITHIN:.0f} s ({self._last_error}). Make sure "
+                    "that each partition has a leader that can be reached from here, and run again; nothing of the "
+                    "batch was appended."
+                )
+
+    def _assign(self) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(*partition, place) for partition, place in self._places.items()])
+
+    def _end(self, partition: Partition) -> int:
+        return self._records.ranges[partition][1]
+
+    def _waiting(self) -> str:
+        ranges = {partition: words(((place, self._end(partition)),)) for partition, place in self._places.items()}
+        return ", ".join(f"{name_of(partition)} offsets {text}" for partition, text in sorted(ranges.items()))
+
+    def _within(self, records: list[Message]) -> dict[Partition, list[Message]]:
+        """Those records that lie in a range, by partition; their places are left behind."""
+        if len(self._records.ranges) == 1:
+            found = {partition: records for partition in self._places if records}
+        else:
+            found = {}
+            for message in records:
+                partition = _partition_of(message)
+                if partition in self._places:
+                    found.setdefault(partition, []).append(message)
+        for partition, messages in found.items():
+            end, last = self._end(partition), _offset(messages[-1])
+            self._places[partition] = last + 1
+            if last >= end:
+                found[partition] = [message for message in messages if _offset(message) < end]
+        return {partition: messages for partition, messages in found.items() if messages}
+
+    def _hear(self, message: Message) -> None:
+        """Take note of what is no record: the end of a partition, or an error, which may be of none."""
+        from confluent_kafka import KafkaError
+
+        error = message.error()
+        code = None if error is None else error.code()
+        if code == KafkaError._PARTITION_EOF:
+            partition = _partition_of(message)
+            if partition in self._places:
+                self._places[partition] = max(self._places[partition], _offset(message))
+        elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            self._miss(_partition_of(message))
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise SourceError(
+                f"the brokers refuse to give records of {message.topic()!r}; give the user of the stream the right to "
+                "read them. Nothing of the batch was appended."
+            )
+        elif error is not None:
+            self._last_error = error.str()
+
+    def _miss(self, partition: Partition) -> None:
+        """Go on behind records that are gone, where that is declared."""
+        from confluent_kafka import TopicPartition
+
+        if partition not in self._places:
+            return
+        place, end = self._places[partition], self._end(partition)
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), _ANSWERS_WITHIN)
+        if low <= place:
+            raise SourceError(
+                f"{name_of(partition)} ends at {high} now, and offsets {words(((place, end),))} of it were to be read: "
+                "its brokers have lost them. Bring them back, or stop the stream and move its checkpoint away."
+            )
+        if not self._records.skips:
+            check_nothing_lost({partition: ((place, min(low, end)),)}, self._records.location)
+        self._places[partition] = low
+        self._assign()
+
+    def _leave_out_the_ended(self) -> None:
+        from confluent_kafka import TopicPartition
+
+        ended = [partition for partition, place in self._places.items() if place >= self._end(partition)]
+        for partition in ended:
+            del self._places[partition]
+        if ended and self._places:
+            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in ended])
+
+
+@contextmanager
+def _lent(settings: Mapping[str, Any]) -> Iterator[Consumer]:
+    """A consumer that nobody else uses meanwhile; after an error it is used no more.
+
+    Raises:
+        SourceError: it cannot be made.
+    """
+    from confluent_kafka import Consumer, KafkaException
+
+    idle = _idle.setdefault(frozenset(settings.items()), [])
+    try:
+        consumer = idle.pop()
+    except IndexError:
         try:
-            consumer.assign([TopicPartition(*partition, first)])
-            heard, last_error = time.monotonic(), "no answer"
-            while True:
-                messages = consumer.consume(_AT_ONCE, 1.0)
-                records = [message for message in messages if message.error() is None]
-                read = [message for message in records if _offset(message) < end]
-                if read:
-                    yield read
-                    heard = time.monotonic()
-                ends = [message for message in messages if _is_end(message)]
-                if any(_offset(message) >= end for message in (*records, *ends)) or _next(read) >= end:
-                    return
-                last_error = next((str(error) for each in messages if (error := each.error()) is not None), last_error)
-                if time.monotonic() - heard > _ANSWERS_WITHIN:
-                    raise TimeoutError(
-                        f"offsets {first} to {end - 1} of {partition[0]}-{partition[1]} were not read within "
-                        f"{_ANSWERS_WITHIN:.0f} s ({last_error})"
-                    )
-        finally:
-            consumer.close()
+            consumer = Consumer(dict(settings))
+        except KafkaException as error:
+            raise SourceError(
+                f"no client of Kafka can be made ({error.args[0].str()}); correct the options. Nothing was read."
+            ) from error
+    try:
+        yield consumer
+    except BaseException:
+        consumer.close()
+        raise
+    consumer.unassign()
+    idle.append(consumer)
 
-    def _batch(self, messages: Iterable[Message]) -> pa.RecordBatch:
-        rows = [(message.value(), self._origin(message)) for message in messages]
-        return pa.RecordBatch.from_arrays(
-            [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_ROWS)], schema=_ROWS
-        )
 
-    def _origin(self, message: Message) -> dict[str, Any]:
-        millis = millis_of(message.timestamp()[1])
-        # As Spark's reader has it, a record without any has null.
-        pairs: Any = (message.headers() or None) if self.headers else None
-        return {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp": None if millis is None else millis * 1_000,
-            "key": message.key(),
-            "headers": None if pairs is None else [{"key": key, "value": value} for key, value in pairs],
-        }
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
+
+
+def _headers(message: Message) -> list[dict[str, Any]] | None:
+    # As Spark's reader has it, a record without any has null.
+    pairs: Any = message.headers() or None
+    return None if pairs is None else [{"key": key, "value": value} for key, value in pairs]
+
+
+def _partition_of(message: Message) -> Partition:
+    topic, number = message.topic(), message.partition()
+    assert topic is not None and number is not None, "a message that was read has a place"
+    return topic, number
 
 
 def _offset(message: Message) -> int:
     offset = message.offset()
     assert offset is not None, "a message that was read has a place"
     return offset
-
-
-def _next(messages: list[Message]) -> int:
-    return _offset(messages[-1]) + 1 if messages else -1
-
-
-def _is_end(message: Message) -> bool:
-    from confluent_kafka import KafkaError
-
-    error = message.error()
-    return error is not None and error.code() == KafkaError._PARTITION_EOF
-
-
-def planned_ranges(checkpoint: str, query_batch: int) -> dict[Partition, Range]:
-    """The plan of a batch of the query. A partition that the batch before did not know begins at its first offset."""
-    begins, ends = (_by_partition(offsets) for offsets in planned_offsets(checkpoint, query_batch))
-    return {partition: (begins.get(partition, 0), end) for partition, end in sorted(ends.items())}
-
-
-def planned_ends(checkpoint: str, query_batch: int) -> dict[Partition, int]:
-    """Up to where the batches of the query take each partition, this one included."""
-    return _by_partition(planned_offsets(checkpoint, query_batch)[1])
-
-
-def _by_partition(offsets: Mapping[str, Mapping[str, int]] | None) -> dict[Partition, int]:
-    return {
-        (topic, int(number)): offset
-        for topic, partitions in (offsets or {}).items()
-        for number, offset in partitions.items()
-    }
-
-
-def described(plan: Plan) -> str:
-    """The plan in words: `orders-0 offsets 0 to 9`."""
-    taken = [
-        f"{name_of(partition)} offsets {words((bounds,))}" for partition, bounds in plan.items() if size((bounds,))
-    ]
-    return ", ".join(taken)
-
-
-def check_same_topics(memory: KafkaMemory, topics: Mapping[str, Topic], checkpoint: str) -> None:
-    """Refuse topics that are gone, or that were deleted and created again under their names.
-
-    Raises:
-        SourceError: with the way out.
-    """
-    for name, identity in memory.topics.items():
-        held = ", ".join(
-            f"{name}-{number} offsets {words(ranges)}"
-            for number, ranges in sorted(memory.ranges.get(identity, {}).items())
-            if size(ranges)
-        )
-        has = f"The log has {held} of it" if held else "The log has nothing of it yet"
-        if name not in topics:
-            raise SourceError(
-                f"the topic {name!r} is not there any more, or may not be read. {has}; what was not read is gone with "
-                "it. To go on without it, leave it out of the declaration, stop the stream and move the checkpoint "
-                f"{checkpoint!r} away; nothing is read twice."
-            )
-        if topics[name].id != identity:
-            raise SourceError(
-                f"the topic {name!r} was deleted and created again: its id was {identity} and is {topics[name].id}. "
-                f"{has}; what was not read is gone. To read the new one from its first row into the same log, stop "
-                f"the stream and move the checkpoint {checkpoint!r} away; nothing is read twice."
-            )
-
-
-def check_held(memory: KafkaMemory, checkpoint: str, query_batch: int) -> None:
-    """Refuse a batch that the log is said to hold, where it lacks some of its offsets.
-
-    Raises:
-        CheckpointError: with the way out.
-    """
-    lacking = {
-        partition: without(bounds, memory.of(memory.topics.get(partition[0], ""), partition[1]) or ())
-        for partition, bounds in planned_ranges(checkpoint, query_batch).items()
-    }
-    what = ", ".join(f"{name_of(partition)} offsets {words(ranges)}" for partition, ranges in lacking.items() if ranges)
-    if what:
-        raise CheckpointError(
-            f"the checkpoint {checkpoint!r} is an older copy: the log has a batch {query_batch} of its query, but not "
-            f"{what}, which the checkpoint takes in that batch. Stop the stream and move the checkpoint away: the "
-            "stream then goes on with what the log lacks, and reads nothing twice."
-        )
-
-
-def lost_ranges(
-    plan: Plan, earliest: Mapping[Partition, int], held: Mapping[Partition, Ranges]
-) -> dict[Partition, Ranges]:
-    """The offsets that the brokers removed before the batch could take them, but for those that the log has."""
-    removed = {
-        partition: without((first, min(earliest.get(partition, first), end)), held.get(partition, ()))
-        for partition, (first, end) in plan.items()
-    }
-    return {partition: ranges for partition, ranges in removed.items() if ranges}
-
-
-def check_nothing_lost(lost: Mapping[Partition, Ranges], location: str) -> None:
-    """Refuse to go on without rows that the brokers removed before they were read.
-
-    Raises:
-        SourceError: with the offsets, and the declaration that goes on without them.
-    """
-    if not lost:
-        return
-    what = ", ".join(f"{name_of(partition)} offsets {words(ranges)}" for partition, ranges in sorted(lost.items()))
-    raise SourceError(
-        f"{sum(map(size, lost.values())):,} offsets of {location} were removed before they were read: {what}. The "
-        "retention of the topic is shorter than the stream was away. Bring them back if you can; to go on without "
-        "them, declare Kafka(..., when_lost='skip'): they are then counted with the batch, and shown."
-    )

@@ -13,11 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, FrozenMapping, SourceError, check_tuple, needs
-from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark
+from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark, left_to_java
 from streaming.lake import Lake
 from streaming.sources.kafka.batch import take_batch
-from streaming.sources.kafka.direct import (
-    LAST_MILLI,
+from streaming.sources.kafka.direct import LAST_MILLI
+from streaming.sources.kafka.memory import KafkaMemory, Partition, Topic, beyond, name_of, words
+from streaming.sources.kafka.plan import (
     check_held,
     check_nothing_lost,
     check_same_topics,
@@ -26,9 +27,8 @@ from streaming.sources.kafka.direct import (
     planned_ends,
     planned_ranges,
 )
-from streaming.sources.kafka.memory import KafkaMemory, Partition, Topic, beyond, name_of, words
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
-from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id
+from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id, raised_in_workers
 
 if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient
@@ -132,6 +132,11 @@ class Kafka(Source):
         """
         return _subscribed(self._client, self.servers, self._named, self.pattern)
 
+    @property
+    def left_to_spark(self) -> str:
+        """An option that only Java's client can be given."""
+        return left_to_java(self.client_options)
+
     def check_there(self, spark: SparkSession, reading: Reading) -> None:
         """Refuse brokers that do not answer, and topics that are gone or were created again.
 
@@ -228,7 +233,8 @@ class Kafka(Source):
                 check_nothing_lost(lost, self.location(reading.lake))
         except SourceError as error:
             return error
-        return None
+        told = raised_in_workers(text, SourceError)
+        return None if told is None else SourceError(told)
 
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
         """Counts the offsets of each partition that are in no batch of the query."""

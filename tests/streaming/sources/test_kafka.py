@@ -228,8 +228,9 @@ def test_rows_of_aborted_transactions_are_none_and_only_what_is_no_marker_is_a_g
 
 @pytest.mark.long
 def test_what_compaction_took_is_counted_as_gaps_and_shown(
-    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TIDEMARK_INGEST", "both")
     kafka.create(
         topic,
         cleanup_policy="compact",

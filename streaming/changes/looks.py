@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streaming import keyed
-from streaming.base import AT, DAY, DeclarationError, from_micros, literal, optional_instant, optional_micros
+from streaming.base import AT, DAY, RETRACTED, DeclarationError, from_micros, literal, optional_instant, optional_micros
 from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Joined, Keyed, Operator, OverWindows
 from streaming.joins import current_rows, voided_rows, with_reasons
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.sinks import REASON
-from streaming.tables import days_of, delta, newest_commits
+from streaming.tables import days_of, delta, newest_commits, rows_of
 from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
 
 NOTHING_CLOSED = -(2**62)
@@ -63,6 +63,18 @@ class ChangePosition:
         return optional_instant(None if self.closed == NOTHING_CLOSED else self.closed)
 
 
+@dataclass(frozen=True)
+class Corrected:
+    """The `corrected` results of some `days`, each of which stands for the one of the same key, or is `_retracted`.
+
+    `appended` are first results since, for some of which a corrected one may stand. Both have the columns of a result.
+    """
+
+    days: frozenset[date]
+    corrected: pa.Table
+    appended: pa.Table
+
+
 class Look(ABC):
     """Current results as the tables of an operator had them at one moment.
 
@@ -88,6 +100,13 @@ class Look(ABC):
 
     def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
         """The columns of a result and `_day` of those that are new, where nothing that was current changes.
+
+        Starts no Spark. None where it cannot tell without, or there are more rows than `most`.
+        """
+        return None
+
+    def corrected(self, before: ChangePosition, most: int) -> Corrected | None:
+        """The results that were corrected or added since, where that is all that has changed.
 
         Starts no Spark. None where it cannot tell without, or there are more rows than `most`.
         """
@@ -193,6 +212,23 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
             updates = None if updates is None else updates.where(F.col("_batch") <= at.updates)
         corrections = read_corrections(spark, lake, operator, corrections_at)
         return current_with_reasons(first, corrections, operator, updates)
+
+    def corrected(self, before: ChangePosition, most: int) -> Corrected | None:
+        operator = self._operator
+        if operator.window.merging or not operator.result_key or self._anew(before) or self._updates_since(before):
+            return None
+        appended = delta.appended_rows(self._first, before.first, self.columns.names, most)
+        table = delta.open_table(self._lake.corrections(operator), self._versions[CORRECTIONS])
+        if appended is None or table is None:
+            return None
+        added = {*appended[DAY].unique().to_pylist()}
+        days = self._corrected_since(before) | (added & super()._corrected_days())
+        updated = days_of(self._lake.updates(operator), self._updates_version)
+        if updated & (days | added) or rows_of(table, days) > most:
+            return None
+        of_days = [(DAY, "in", sorted(day.isoformat() for day in days))]
+        corrected = delta.contents(table, of_days, [*self.columns.names, RETRACTED])
+        return Corrected(frozenset(days), corrected, appended)
 
     def _is_uncorrected_since(self, before: ChangePosition) -> bool:
         return super()._is_uncorrected_since(before) and self._updates_since(before) == 0

@@ -21,13 +21,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import DAY, FencedError, date_literal, literal
-from streaming.changes.looks import ChangePosition, Look, look_at
+from streaming.base import DAY, RETRACTED, FencedError, date_literal, literal
+from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators import Finding, Law, comparable, declaration_properties
 from streaming.sinks import REASON, REVISION
-from streaming.tables import delta
+from streaming.tables import delta, rows_of
 
 SIGN = "_change"
 """The column of changes that is 1 for a result that is there from now on, and -1 for one that is not any more."""
@@ -178,10 +178,14 @@ class Publishing:
         if rows is not None:
             told = self._told(rows, after)
             return delta.stage_rows(self._changes, told, schema, statistics=statistics) if rows.num_rows else None
+        self._fold(spark)
+        corrected = None if begins else look.corrected(before, _IN_MEMORY)
+        if corrected is not None and (signed := self._corrected(corrected, before)) is not None:
+            told = self._numbered_changes(signed, after)
+            return delta.stage_rows(self._changes, told, schema, statistics=statistics) if signed.num_rows else None
         days = None if begins else look.days(spark, before)
         if days == frozenset():
             return None
-        self._fold(spark)
         changes = self._differing(spark, look, None if begins else before, after, days)
         replaces = () if begins else None
         return delta.stage(changes, self._changes, statistics=statistics, replaces=replaces)
@@ -204,17 +208,53 @@ class Publishing:
 
     def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:
         """First results, none of which was there before, as changes."""
-        values = {
-            SIGN: pa.scalar(1, pa.int32()),
-            REASON: pa.scalar("first"),
-            REVISION: pa.scalar(after.revision, pa.int64()),
-            CLOCK: pa.scalar(after.watermark, pa.timestamp("us", "UTC")),
-        }
         if self._numbered:
             rows = rows.append_column(COPY, pa.array(_copies(rows), pa.int32()))
-        for name, value in values.items():
-            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-        return rows
+        return self._numbered_changes(_signed(rows, 1, "first"), after)
+
+    def _numbered_changes(self, signed: pa.Table, after: ChangePosition) -> pa.Table:
+        """Signed rows with the revision and the clock of a look."""
+        return _with_values(
+            signed,
+            {
+                REVISION: pa.scalar(after.revision, pa.int64()),
+                CLOCK: pa.scalar(after.watermark, pa.timestamp("us", "UTC")),
+            },
+        )
+
+    def _corrected(self, found: Corrected, before: ChangePosition) -> pa.Table | None:
+        """The results that a look found corrected or added, as signed rows; None where too many are held of the days.
+
+        Raises:
+            FencedError: another process has told others meanwhile.
+        """
+        current = delta.open_table(self._current)
+        if current is None or rows_of(current, found.days) > _IN_MEMORY:
+            return None
+        if _revision_of(current) != before.revision:
+            raise _overtaken(self.operator)
+        names, key = found.appended.column_names, self.operator.result_key
+        held = delta.contents(current, _are_of(found.days), names)
+        places = {of_key: place for place, of_key in enumerate(_rows_as_texts(held, key))}
+        gone, there = list[int](), list[int]()
+        values = _rows_as_texts(found.corrected, names)
+        keys = _rows_as_texts(found.corrected, key)
+        for place, (of_key, value) in enumerate(zip(keys, values, strict=True)):
+            was = places.get(of_key)
+            stands = not found.corrected[RETRACTED][place].as_py()
+            if was is not None and stands and _rows_as_texts(held.slice(was, 1), names) == [value]:
+                continue
+            gone += [] if was is None else [was]
+            there += [place] if stands else []
+        corrected = {*keys}
+        is_first = pa.array([of_key not in corrected for of_key in _rows_as_texts(found.appended, key)], pa.bool_())
+        return pa.concat_tables(
+            [
+                _signed(held.take(pa.array(gone, pa.int64())), -1, "correction"),
+                _signed(found.corrected.select(names).take(pa.array(there, pa.int64())), 1, "correction"),
+                _signed(found.appended.filter(is_first), 1, "first"),
+            ]
+        )
 
     def _held(self, spark: SparkSession, before: ChangePosition, columns: StructType) -> DataFrame | None:
         """The results as they were told, with the `columns` that they have by now; None where there is no table.
@@ -275,6 +315,12 @@ class Publishing:
     ) -> delta.Staged:
         """The results of the days that later changes are of, as they are after these."""
         at = -1 if begins_anew else _revision_of(current)
+        if self.operator.result_key and not (begins_anew or has_others) and _rows_after(changes, at) <= _IN_MEMORY:
+            told = delta.contents(changes, [(REVISION, ">", at)])
+            of_days = {*told[DAY].to_pylist()}
+            if rows_of(current, of_days) <= _IN_MEMORY and None not in of_days:
+                rows = self._standing(told, delta.contents(current, _are_of(of_days), wanted.names))
+                return delta.stage_rows(self._current, rows, wanted, statistics=(REVISION,), replaces=_are_of(of_days))
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
         held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))
         days = {row[DAY] for row in signed.select(DAY).distinct().collect()}
@@ -284,8 +330,18 @@ class Publishing:
         names = [name for name in wanted.names if name not in (COPY, REASON, REVISION)]
         parts = [_with(part, signed.schema) for part in ([signed] if begins_anew else [signed, held])]
         rows = _standing(parts, names).select(*wanted.names)
-        replaces = () if everything else [(DAY, "in", sorted(day.isoformat() for day in days))]
+        replaces = () if everything else _are_of(days)
         return delta.stage(rows, self._current, statistics=(REVISION,), replaces=replaces)
+
+    def _standing(self, told: pa.Table, held: pa.Table) -> pa.Table:
+        """The results of some days after changes that have the same key as they."""
+        key = self.operator.result_key
+        told = told.sort_by([(REVISION, "ascending"), (SIGN, "ascending")])
+        newest = {of_key: place for place, of_key in enumerate(_rows_as_texts(told, key))}
+        stands = [place for place in newest.values() if told[SIGN][place].as_py() > 0]
+        kept = pa.array([of_key not in newest for of_key in _rows_as_texts(held, key)], pa.bool_())
+        added = told.select(held.column_names).take(pa.array(stands, pa.int64()))
+        return pa.concat_tables([held.filter(kept), added])
 
     def _folded_schema(self, changes: DeltaTable) -> StructType:
         """The columns of the table of results, as far as an open table of changes has them, and of the same types."""
@@ -377,11 +433,32 @@ def _with(rows: DataFrame, columns: StructType) -> DataFrame:
     )
 
 
+def _are_of(days: Iterable[date]) -> list[tuple[str, str, list[str]]]:
+    """The filter of the partitions of some days."""
+    return [(DAY, "in", sorted(day.isoformat() for day in days))]
+
+
+def _signed(rows: pa.Table, sign: int, reason: str) -> pa.Table:
+    return _with_values(rows, {SIGN: pa.scalar(sign, pa.int32()), REASON: pa.scalar(reason)})
+
+
+def _with_values(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """The rows with columns that have one value."""
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return rows
+
+
+def _rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
+    """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
+    return [repr(row) for row in zip(*(rows[name].to_pylist() for name in columns), strict=True)]
+
+
 def _copies(rows: pa.Table) -> list[int]:
     """For each row the number of those before it that are equal to it, and one."""
     seen: Counter[str] = Counter()
     copies = []
-    for row in map(repr, rows.to_pylist()):
+    for row in _rows_as_texts(rows, rows.column_names):
         seen[row] += 1
         copies.append(seen[row])
     return copies

@@ -174,8 +174,8 @@ class Windowed(OverWindows):
 
     @property
     def result_key(self) -> tuple[str, ...]:
-        """Those that identify it."""
-        return self.identity
+        """Those that identify it; none where a function gives several results of a window."""
+        return () if self.gives_many else self.identity
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from streaming.tables.rewritten import (
     bounded_columns,
     days_of,
     forget_days,
+    rows_of,
     take_out,
     take_out_days,
     to_be_taken,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -176,6 +176,13 @@ def days_of(uri: str, version: int | None = None) -> set[date]:
         return set()
     days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
     return {day for day in days if day is not None}
+
+
+def rows_of(table: DeltaTable, days: Collection[date]) -> int:
+    """The number of rows that an open table has of some days."""
+    files = table.get_add_actions(flatten=True)
+    of_each = zip(files[f"partition.{DAY}"].to_pylist(), files["num_records"].to_pylist(), strict=True)
+    return sum(rows for day, rows in of_each if day in days)
 
 
 def forget_days(uri: str, before: date) -> None:

@@ -158,7 +158,9 @@ def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they
     left = list(undeclared_tables(lake, renamed))
     assert [(table.operator, table.name) for table in left] == [
         ("count_by_sensor", "count_by_sensor"),
+        ("count_by_sensor", "count_by_sensor_changes"),
         ("count_by_sensor", "count_by_sensor_corrections"),
+        ("count_by_sensor", "count_by_sensor_current"),
     ]
     with pytest.raises(DeclarationError, match=r"'counted' is declared in pipeline 'readings'.*Nothing was removed"):
         drop(lake, [renamed], "counted")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
+from streaming.base.deferred import F
 from streaming.base.intervals import to_micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 DAY = "_day"
 """The date of the event time, which partitions a table; null for rejected rows and heartbeats."""

@@ -131,6 +131,11 @@ class Operator(ABC):
         return tuple(table.suffix for table in self.tables if table.suffix)
 
     @property
+    def filters(self) -> tuple[str, ...]:
+        """The suffixes of those of its tables that it fills through a filter, and that count what came to it."""
+        return ()
+
+    @property
     def delivers(self) -> tuple[str, ...]:
         """The rows of it that a delivery can carry; the first of them where nothing else is said."""
         return ("first", "current", "late")

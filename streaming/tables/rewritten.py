@@ -7,17 +7,18 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from streaming.base import DAY
+from streaming.base import DAY, F
 from streaming.tables.data_files import added_files, read_files
 from streaming.tables.delta import Mark, attempts, commit_properties, open_table, opened, partition_of, write_checksum
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _FILE = "_file"
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import LAST_MILLISECOND, to_micros
 from streaming.kafka import ClientOptions, for_tasks
@@ -16,9 +15,14 @@ from streaming.kafka import ClientOptions, for_tasks
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+from typing import TYPE_CHECKING
+
 from streaming.base import CheckpointError, SourceError
 from streaming.sources.kafka.memory import KafkaMemory, Partition, Range, Ranges, Topic, name_of, size, without, words
 from streaming.spark import planned_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000
 """The last millisecond of the year 9999."""

@@ -3,13 +3,17 @@
 # Not with postponed annotations: dagster reads those of resources, assets and ops when they are declared.
 import multiprocessing
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
-from streaming import Lake, Settings, start_session
+from platform_assets.keys import current_keys, table_key
+from streaming import Lake, Rows, Settings, read, start_session
+from streaming.base import ReadError
+from streaming.declare import CURRENT, Operator, Pipeline, declared_pipelines
 
 _NICENESS = 5
 """At this one a run has a third of the processor time that a stream has, where there is not enough for both."""
@@ -29,6 +33,83 @@ class LakeResource(dg.ConfigurableResource):
     def lake(self) -> Lake:
         """Where every table is."""
         return self.settings.lake
+
+    def read(
+        self,
+        pipeline: str | Pipeline,
+        operator: str | Operator | None = None,
+        what: str = CURRENT,
+        *,
+        where: str | None = None,
+        columns: Sequence[str] = (),
+        as_of: str | int | None = None,
+    ) -> Rows:
+        """Rows of this lake, as `tidemark.read` gives them without Spark.
+
+        Raises:
+            DeclarationError: there is no such pipeline, operator, or `what`; the text lists those there are.
+            ReadError: a column is not there, nothing is there yet, or only Spark can tell which rows these are.
+        """
+        return read(pipeline, operator, what, where=where, columns=columns, as_of=as_of, lake=self.lake)
+
+
+_FORMS = {"pyarrow.lib": Rows.arrow, "pandas": Rows.pandas, "polars": Rows.polars}
+"""The form in which an input comes, by the package of its type; of any other type it is `Rows`."""
+
+
+class LakeIOManager(dg.ConfigurableIOManager):
+    """Inputs of assets of one's own that are tables of the lake, known by their asset keys.
+
+    An input comes as what it is annotated with: `pyarrow.Table`, `pandas.DataFrame`, `polars.DataFrame`, else `Rows`.
+    Of an operator it has what is current; metadata of the input may say `what`, `where` and `columns` instead.
+    """
+
+    lake: dg.ResourceDependency[LakeResource]
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """The rows of the table that the input's asset key names.
+
+        Raises:
+            ReadError: the key is of no table of the lake, or only Spark can tell which rows these are.
+        """
+        asked = {"what": CURRENT, **(context.definition_metadata or {})}
+        pipeline, operator = _operator_of(context.asset_key)
+        rows = self.lake.read(pipeline, operator, **asked)
+        type_ = context.dagster_type.typing_type
+        module = getattr(type_, "__module__", "")
+        form = next((form for package, form in _FORMS.items() if module.startswith(package)), None)
+        return rows if form is None else form(rows)
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Refuse to write: what is in the lake, pipelines have written.
+
+        Raises:
+            ReadError: an asset that returns something has this IO manager.
+        """
+        if obj is not None:
+            raise ReadError(
+                f"asset {context.asset_key.to_user_string()!r} returns a value, and this IO manager only reads.",
+                "Let it store what it makes itself and return None, or give it an IO manager of its own.",
+            )
+
+
+def _keys_of(operator: Operator) -> tuple[dg.AssetKey, ...]:
+    """The keys under which Dagster shows what is current of an operator, and its own table."""
+    return tuple(dict.fromkeys((*current_keys(operator), table_key(operator))))
+
+
+def _operator_of(key: dg.AssetKey) -> tuple[Pipeline, Operator]:
+    every = [(pipeline, each) for pipeline in declared_pipelines().values() for each in pipeline.operators]
+    found = next((pair for pair in every if key in _keys_of(pair[1])), None)
+    if found is None:
+        keys = dict.fromkeys(each.to_user_string() for _, of in every for each in _keys_of(of))
+        raise ReadError(
+            f"asset {key.to_user_string()!r} is of no operator of the lake.",
+            f"These are: {', '.join(keys) or 'none'}.",
+            value=key.to_user_string(),
+            choices=tuple(keys),
+        )
+    return found
 
 
 class SparkResource(LazyPySparkResource):

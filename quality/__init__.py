@@ -1,19 +1,26 @@
 """The quality room's public API: suites run on exact versions, verdicts are stored, and a gate reads them."""
 
-from quality.errors import GateClosed, QualityError, Reason, SuiteError
-from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
-from quality.find import (
-    judged_tables,
-    operators_read,
-    role_of_corrections,
-    role_of_log,
-    role_of_updates,
-    roles_read,
-    streams_read,
-    suites_for,
-)
-from quality.gate import open_gate, reasons_of, reasons_to_close, warnings_of, warnings_on
-from quality.judging import judge, judge_frame, judge_table
-from quality.pins import Pin, Pins, pin
-from quality.runner import ExpectationResult, run_suite
-from quality.verdicts import Subject, Verdict, all_verdicts, store_verdicts, verdicts_for
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from quality.errors import GateClosed, QualityError, Reason, SuiteError
+    from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
+    from quality.find import (
+        judged_tables,
+        operators_read,
+        role_of_corrections,
+        role_of_log,
+        role_of_updates,
+        roles_read,
+        streams_read,
+        suites_for,
+    )
+    from quality.gate import open_gate, reasons_of, reasons_to_close, warnings_of, warnings_on
+    from quality.judging import judge, judge_frame, judge_table
+    from quality.pins import Pin, Pins, pin
+    from quality.runner import ExpectationResult, run_suite
+    from quality.verdicts import Subject, Verdict, all_verdicts, store_verdicts, verdicts_for
+
+make_front(__name__)

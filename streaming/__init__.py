@@ -1,126 +1,134 @@
 """The streaming room's public API: declarations, and what runs them on Spark."""
 
-from streaming.base import ReceiverError, StreamingError, TidemarkError
-from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
-from streaming.declare import (
-    Aggregate,
-    CoGrouped,
-    ConditionRule,
-    Delivery,
-    Enriched,
-    ExponentialBackoff,
-    FailureRate,
-    FixedDelay,
-    Joined,
-    Keyed,
-    Limits,
-    LookupRequest,
-    NoRestart,
-    Pinned,
-    Pipeline,
-    Receiver,
-    RestartStrategy,
-    RowFunction,
-    Rule,
-    Selected,
-    Side,
-    Stream,
-    Subscriptions,
-    Windowed,
-    WindowFunction,
-    WindowJoined,
-    broken_modules,
-    declared_pipelines,
-    epoch_millis,
-    find_pipeline,
-    micros,
-)
-from streaming.declare import aggregates as agg
-from streaming.formats import Avro, Csv, Debezium, Json, Protobuf, Text
+from typing import TYPE_CHECKING
 
-# A room of operators says what runs them when it is imported.
-from streaming.joins import JoinedRuntime as JoinedRuntime
-from streaming.keyed import (
-    CountEvictor,
-    CountTrigger,
-    DeltaEvictor,
-    EventTimeTrigger,
-    Evictor,
-    Key,
-    NeverTrigger,
-    PurgingTrigger,
-    RepeatTrigger,
-    TimeEvictor,
-    Trigger,
-    ValueTrigger,
-    absence,
-    bucket_of,
-    count_window,
-    deduplicated,
-    even_shares,
-    flat_mapped,
-    followed_by,
-    iterated,
-    latest,
-    marker_window,
-    not_followed_by,
-    reduced,
-    rolling,
-    top,
-    triggered_window,
-)
-from streaming.lake import Lake, Settings, parameter
-from streaming.log import read_log
-from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
-from streaming.operations import (
-    Savepoint,
-    drop_savepoint,
-    fork,
-    lake_as_of,
-    maintain,
-    recomputed,
-    repair,
-    restore,
-    restore_to,
-    savepoint,
-    savepoints,
-)
-from streaming.operators import frame
-from streaming.selected import SelectedRuntime as SelectedRuntime
-from streaming.service import drain
-from streaming.sinks import (
-    Console,
-    CsvFiles,
-    JsonLines,
-    KafkaTopic,
-    Objects,
-    ParquetFiles,
-    Postgres,
-    Rest,
-    Socket,
-    Target,
-    Together,
-    TwoPhase,
-)
-from streaming.sources import (
-    CommittedOffsets,
-    Connector,
-    CsvRecords,
-    Files,
-    Generator,
-    HttpPoll,
-    Kafka,
-    OffsetReader,
-    OffsetSource,
-    Received,
-    Reception,
-    Table,
-    TcpListener,
-    TcpSocket,
-    Then,
-    Websocket,
-    noise,
-)
-from streaming.spark import start_session
-from streaming.views import as_batch, correct, plan
-from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumbling, Window
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.base import ReceiverError, StreamingError, TidemarkError
+    from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
+    from streaming.declare import (
+        Aggregate,
+        CoGrouped,
+        ConditionRule,
+        Delivery,
+        Enriched,
+        ExponentialBackoff,
+        FailureRate,
+        FixedDelay,
+        Joined,
+        Keyed,
+        Limits,
+        LookupRequest,
+        NoRestart,
+        Pinned,
+        Pipeline,
+        Receiver,
+        RestartStrategy,
+        RowFunction,
+        Rule,
+        Selected,
+        Side,
+        Stream,
+        Subscriptions,
+        Windowed,
+        WindowFunction,
+        WindowJoined,
+        broken_modules,
+        declared_pipelines,
+        epoch_millis,
+        find_pipeline,
+        micros,
+    )
+    from streaming.declare import aggregates as agg
+    from streaming.formats import Avro, Csv, Debezium, Json, Protobuf, Text
+
+    # A room of operators says what runs them when it is imported.
+    from streaming.joins import JoinedRuntime as JoinedRuntime
+    from streaming.keyed import (
+        CountEvictor,
+        CountTrigger,
+        DeltaEvictor,
+        EventTimeTrigger,
+        Evictor,
+        Key,
+        NeverTrigger,
+        PurgingTrigger,
+        RepeatTrigger,
+        TimeEvictor,
+        Trigger,
+        ValueTrigger,
+        absence,
+        bucket_of,
+        count_window,
+        deduplicated,
+        even_shares,
+        flat_mapped,
+        followed_by,
+        iterated,
+        latest,
+        marker_window,
+        not_followed_by,
+        reduced,
+        rolling,
+        top,
+        triggered_window,
+    )
+    from streaming.lake import Lake, Settings, parameter
+    from streaming.log import read_log
+    from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
+    from streaming.operations import (
+        Savepoint,
+        drop_savepoint,
+        fork,
+        lake_as_of,
+        maintain,
+        recomputed,
+        repair,
+        restore,
+        restore_to,
+        savepoint,
+        savepoints,
+    )
+    from streaming.operators import frame
+    from streaming.reading import Rows, read
+    from streaming.selected import SelectedRuntime as SelectedRuntime
+    from streaming.service import drain
+    from streaming.sinks import (
+        Console,
+        CsvFiles,
+        JsonLines,
+        KafkaTopic,
+        Objects,
+        ParquetFiles,
+        Postgres,
+        Rest,
+        Socket,
+        Target,
+        Together,
+        TwoPhase,
+    )
+    from streaming.sources import (
+        CommittedOffsets,
+        Connector,
+        CsvRecords,
+        Files,
+        Generator,
+        HttpPoll,
+        Kafka,
+        OffsetReader,
+        OffsetSource,
+        Received,
+        Reception,
+        Table,
+        TcpListener,
+        TcpSocket,
+        Then,
+        Websocket,
+        noise,
+    )
+    from streaming.spark import start_session
+    from streaming.views import as_batch, correct, plan
+    from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumbling, Window
+
+make_front(__name__)

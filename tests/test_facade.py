@@ -21,7 +21,7 @@ def imported(path: str) -> list[str]:
     return [
         alias.asname or alias.name
         for node in ast.walk(source)
-        if isinstance(node, ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and node.module not in ("typing", "streaming.base.fronts")
         for alias in node.names
     ]
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import pytest
+
+from streaming import declare
+from streaming.base.kinds import _IMPLEMENTED
 
 PROJECT = Path(__file__).resolve().parent.parent
 FORBIDDEN = {
@@ -44,6 +51,7 @@ STREAMING = (
     "lateness",
     "service",
     "operations",
+    "reading",
     "",
 )
 """From the bottom to the top: a room imports from those before it; "" is the package's own front."""
@@ -102,8 +110,9 @@ def upward_imports(module: str, source: str, top: str, order: tuple[str, ...]) -
 
 def around_the_front(module: str, source: str) -> set[str]:
     """Modules of another room that are imported past its ``__init__.py``."""
-    own = room_of(module, "streaming")
-    return {name for name in imported(source) if name.count(".") > 1 and room_of(name, "streaming") not in (None, own)}
+    own, makes_fronts = room_of(module, "streaming"), "streaming.base.fronts"
+    others = (name for name in imported(source) if name.count(".") > 1 and name != makes_fronts)
+    return {name for name in others if room_of(name, "streaming") not in (None, own)}
 
 
 def circle(imports: Mapping[str, set[str]]) -> list[str]:
@@ -147,6 +156,10 @@ def only_re_exports(source: str) -> bool:
     def allowed(node: ast.stmt) -> bool:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                return True
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
+                return all(isinstance(each, ast.ImportFrom) for each in body)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="make_front"))):
                 return True
         return False
 
@@ -267,6 +280,39 @@ def test_the_front_of_a_room_sees_who_goes_around_it() -> None:
 
 def test_the_law_of_circles_sees_one() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+
+
+def test_every_name_of_a_front_is_there() -> None:
+    paths = (path for path in MODULES if path.name == "__init__.py" and "make_front" in path.read_text())
+    fronts = [import_module(dotted(path)) for path in paths]
+    assert fronts and [name for front in fronts for name in dir(front) if not hasattr(front, name)] == []
+
+
+def test_a_front_gives_the_function_and_not_the_module_of_its_name() -> None:
+    drain = import_module("streaming.service.drain")
+    assert import_module("streaming.service").drain is drain.drain
+
+
+def test_the_modules_that_implement_a_kind_are_there() -> None:
+    assert [kind for kind in _IMPLEMENTED if not hasattr(declare, kind)] == []
+    assert all(map(import_module, chain(*_IMPLEMENTED.values())))
+
+
+def test_what_runs_an_operator_is_found_where_nothing_but_its_declaration_was_imported() -> None:
+    code = (
+        "from docs.examples import temperature_jumps as jumps; from streaming.lake import Lake;"
+        "from streaming.operators import runtime_of;"
+        "print(type(runtime_of(jumps.pipeline.operator(), Lake('x'))).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "KeyedRuntime"
+
+
+def test_declarations_load_neither_spark_nor_what_only_runs_need() -> None:
+    heavy = {"pyspark", "pandas", "dagster", "great_expectations", "httpx", "duckdb", "prometheus_client"}
+    code = f"import sys, platform_assets.demo.pipelines.flights; print(*sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
 
 
 @pytest.mark.parametrize("source", ["LIMIT = 3", "from a import b\nb()", "def f(): ...", "if True:\n    import a"])

@@ -6,6 +6,8 @@ from platform_assets.reports.dimension import Dimension as Dimension
 from platform_assets.reports.report import Report as Report
 from platform_assets.reports.report import Section as Section
 from platform_assets.reports.sources import Sources as Sources
+from platform_assets.resources import LakeIOManager as LakeIOManager
+from platform_assets.resources import LakeResource as LakeResource
 from quality import Expectation as Expectation
 from quality import Suite as Suite
 from quality import always as always
@@ -76,6 +78,7 @@ from streaming import RepeatTrigger as RepeatTrigger
 from streaming import Rest as Rest
 from streaming import RestartStrategy as RestartStrategy
 from streaming import RowFunction as RowFunction
+from streaming import Rows as Rows
 from streaming import Rule as Rule
 from streaming import Savepoint as Savepoint
 from streaming import Selected as Selected
@@ -130,6 +133,7 @@ from streaming import noise as noise
 from streaming import not_followed_by as not_followed_by
 from streaming import parameter as parameter
 from streaming import plan as plan
+from streaming import read as read
 from streaming import read_log as read_log
 from streaming import recomputed as recomputed
 from streaming import reduced as reduced

@@ -28,6 +28,7 @@ COMMANDS = {
     "fork": "savepoints",
     "erase": "erase",
     "show": "show",
+    "sql": "sql",
     "explain": "explain",
     "lateness": "lateness",
     "bench": "bench",
@@ -56,7 +57,7 @@ COMMANDS = {
 
 _PANELS = {
     "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints", "erase"),
-    "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "doctor", "reports"),
+    "Look, check, publish": ("show", "sql", "explain", "lateness", "bench", "audit", "doctor", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "settings", "scaffold"),
 }

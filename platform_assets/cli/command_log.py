@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from pyspark.logger import PySparkLogger
-
 from streaming.base import StreamingError
 from streaming.lake import Settings
 
@@ -47,8 +45,6 @@ class CommandLog:
         root, own = logging.getLogger(), logging.getLogger("tidemark")
         to_file, to_terminal = _Lazy(self), logging.StreamHandler()
         to_file.setFormatter(logging.Formatter(_FORMAT))
-        for name in _BYPASSING:
-            PySparkLogger.getLogger(name).handlers = [to_file]
         hook = threading.excepthook
         root.addHandler(to_file)
         own.addHandler(to_terminal)
@@ -59,6 +55,15 @@ class CommandLog:
             root.removeHandler(to_file)
             own.removeHandler(to_terminal)
             threading.excepthook = hook
+
+    def takes_records_of_pyspark(self) -> None:
+        """Let PySpark's own loggers, which bring a handler for the terminal, write to the file."""
+        from pyspark.logger import PySparkLogger
+
+        to_file = _Lazy(self)
+        to_file.setFormatter(logging.Formatter(_FORMAT))
+        for name in _BYPASSING:
+            PySparkLogger.getLogger(name).handlers = [to_file]
 
     @contextmanager
     def takes_stderr(self) -> Iterator[TextIO]:

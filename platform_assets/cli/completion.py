@@ -8,7 +8,6 @@ from typing import ParamSpec
 
 import typer
 
-from platform_assets.cli.tables import readable
 from streaming.declare import Pipeline, declared_pipelines
 from streaming.lake import Settings
 
@@ -68,6 +67,8 @@ def receiver_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 @silent
 def readable_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """The names that `tidemark show` takes for the pipeline and the view that were typed."""
+    from platform_assets.cli.tables import readable
+
     pipeline = _typed_pipeline(ctx)
     return beginning(incomplete, readable(Settings().lake, pipeline, pipeline.operator(ctx.params.get("view"))))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from platform_assets.cli.command_log import command_log
@@ -16,9 +15,12 @@ from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from streaming.base import DeclarationError
 from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.lake import Lake, Settings
-from streaming.operations import lake_as_of, make_class_archive_later
-from streaming.spark import JarGroup, are_there, jars_of, start_session, storage_jars
 from streaming.tables import delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming.spark import JarGroup
 
 console = Console()
 
@@ -65,7 +67,11 @@ def current_lake() -> Lake:
 
 def read_lake(pipeline: Pipeline, as_of: str | None) -> Lake:
     """The lake at `TIDEMARK_HOME`, as of what `as_of` names of the pipeline."""
-    return current_lake() if as_of is None else lake_as_of(current_lake(), pipeline, as_of)
+    if as_of is None:
+        return current_lake()
+    from streaming.operations import lake_as_of
+
+    return lake_as_of(current_lake(), pipeline, as_of)
 
 
 def find_operator(name: str) -> tuple[Pipeline, Operator]:
@@ -94,6 +100,8 @@ def fetch_jars(pipeline: Pipeline) -> None:
 
 
 def _fetch(groups: Iterable[JarGroup]) -> None:
+    from streaming.spark import are_there, jars_of
+
     for group in dict.fromkeys(groups):
         if not are_there(group):
             with console.status(f"fetching the jars for {group.about}, once"):
@@ -107,28 +115,37 @@ def has_little(pipeline: Pipeline) -> bool:
     return sum(delta.size(log) for log in logs if delta.exists(log)) < LITTLE
 
 
-def start_quietly(*, is_short: bool = False) -> SparkSession:
+def start_quietly(*, is_short: bool = False, why: str = "") -> SparkSession:
     """The session that runs already, or a new one; what Spark and Java say at the start goes to the command's log.
 
-    `is_short` as for `start_session`.
+    `is_short` as for `start_session`; `why` says what it is needed for, where that can be a surprise.
     """
+    from streaming.spark import start_session, storage_jars
+
+    command_log.takes_records_of_pyspark()
     _fetch(storage_jars(current_lake().root))
+    said = f"starting Spark: {why}" if why else "starting Spark"
     # On stderr, because what a command prints may be read by a program.
-    with command_log.takes_stderr() as terminal, Console(file=terminal).status("starting Spark"):
+    with command_log.takes_stderr() as terminal, Console(file=terminal).status(said):
         return start_session(is_short=is_short)
 
 
 @contextmanager
-def spark_session(*, is_short: bool = False) -> Iterator[SparkSession]:
+def spark_session(*, is_short: bool = False, why: str = "") -> Iterator[SparkSession]:
     """The session that runs already, which is left running, or a new one, which is stopped afterwards.
 
-    `is_short` as for `start_session`.
+    `is_short` and `why` as for `start_quietly`.
     """
+    from pyspark.sql import SparkSession
+
+    from streaming.operations import make_class_archive_later
+
+    command_log.takes_records_of_pyspark()
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
-    spark = start_quietly(is_short=is_short)
+    spark = start_quietly(is_short=is_short, why=why)
     # Spark's own handler would break off whatever call is under way.
     with on_interrupt(leave_at_once):
         try:

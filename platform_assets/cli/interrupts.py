@@ -9,11 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.exit_codes import ExitCode
 from streaming.base import utc_now
-from streaming.service import Watch
+
+if TYPE_CHECKING:
+    from streaming.service import Watch
 
 _BATCH_ENDS_WITHIN = 5.0
 _SHOW_CURSOR = "\x1b[?25h"
@@ -52,6 +55,8 @@ def stopping_between_batches() -> Iterator[Watch]:
     Raises:
         KeyboardInterrupt: the drain was interrupted, and has ended between two batches.
     """
+    from streaming.service import Watch
+
     watch = Watch(utc_now)
     deadline = threading.Timer(_BATCH_ENDS_WITHIN, leave_at_once)
     deadline.daemon = True

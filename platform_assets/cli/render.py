@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -15,16 +14,22 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from streaming.base import Reading, counted, instant_of, python_values, shown
-from streaming.operators import Finding
+
+if TYPE_CHECKING:
+    from streaming.operators import Finding
 
 _WIDEST, _WIDEST_IN_BLOCK = 60, 2_000
 _ROWS, _BLOCKS = 20, 5
 _IN_UTC = Reading(instant=instant_of)
 
 
-def print_frame(console: Console, frame: DataFrame, title: str, limit: int | None) -> None:
-    """The first rows of `frame`, and whether there are more: `limit`, or as many as can be taken in at a glance."""
-    rows = frame.limit((limit or _ROWS) + 1).toArrow()
+def rows_to_print(limit: int | None) -> int:
+    """The number of rows of which `print_first` has to know, so that it can say whether there are more."""
+    return (limit or _ROWS) + 1
+
+
+def print_first(console: Console, rows: pa.Table, title: str, limit: int | None) -> None:
+    """The first of `rows`, and whether there are more: `limit`, or as many as can be taken in at a glance."""
     table = _table(title, rows.slice(0, limit or _ROWS))
     if not rows.num_rows:
         console.print(f"{title}: no rows", highlight=False, markup=False, soft_wrap=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType, TimestampNTZType, TimestampType
+from streaming.base import F, T
+from streaming.reading import csv_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _INSTANT, _LOCAL = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": _INSTANT, "timestampNTZFormat": _LOCAL}
@@ -26,9 +27,9 @@ def json_lines(frame: DataFrame) -> Iterator[str]:
 
 def csv_lines(frame: DataFrame) -> Iterator[str]:
     """The names of the columns, then a line for each row, as RFC 4180 has it; nulls are empty, nested values JSON."""
-    yield _csv_line(frame.columns)
+    yield csv_line(frame.columns)
     for row in _rows(frame.select(*(_cell(frame, name) for name in frame.columns))):
-        yield _csv_line(row)
+        yield csv_line(row)
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[str, ...]]:
@@ -36,30 +37,24 @@ def _rows(frame: DataFrame) -> Iterator[tuple[str, ...]]:
     return frame.toLocalIterator(prefetchPartitions=True)
 
 
-def _type(frame: DataFrame, name: str) -> DataType:
+def _type(frame: DataFrame, name: str) -> T.DataType:
     return frame.schema[name].dataType
 
 
 def _readable(frame: DataFrame, name: str) -> Column:
     column = F.col(f"`{name}`")
-    return F.make_valid_utf8(column.cast("string")) if isinstance(_type(frame, name), BinaryType) else column
+    return F.make_valid_utf8(column.cast("string")) if isinstance(_type(frame, name), T.BinaryType) else column
 
 
 def _cell(frame: DataFrame, name: str) -> Column:
     column = _readable(frame, name)
     match _type(frame, name):
-        case TimestampType():
+        case T.TimestampType():
             text = F.date_format(column, _INSTANT)
-        case TimestampNTZType():
+        case T.TimestampNTZType():
             text = F.date_format(column, _LOCAL)
-        case ArrayType() | MapType() | StructType():
+        case T.ArrayType() | T.MapType() | T.StructType():
             text = F.to_json(column, _JSON)
         case _:
             text = column.cast("string")
     return text.alias(name)
-
-
-def _csv_line(values: Iterable[str | None]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(values)
-    return line.getvalue()

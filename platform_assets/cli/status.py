@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -15,8 +15,6 @@ from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import AnyNames, AsJson, PipelineName, console, current_lake
 from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
-from platform_assets.cli.retention_documents import RetentionDocument
-from platform_assets.cli.status_documents import StatusDocument
 from platform_assets.texts.positions import LogPosition, delivery_positions, log_positions
 from platform_assets.texts.receivers import receiver_line, receiver_table
 from platform_assets.texts.retention import told_horizons
@@ -24,9 +22,12 @@ from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
 from streaming.operations import UndeclaredTable, undeclared_tables
-from streaming.operators import FilterCounts, runtime_of
+from streaming.operators import FilterCounts, filter_counts
 from streaming.service import ControlFolder, Overview, look
 from streaming.sources import largest_partitions
+
+if TYPE_CHECKING:
+    from platform_assets.cli.retention_documents import RetentionDocument
 
 
 def status(
@@ -48,10 +49,12 @@ def status(
     def filters() -> Iterator[tuple[Pipeline, str, FilterCounts]]:
         for pipeline in shown:
             for operator in pipeline.operators:
-                for suffix, counts in runtime_of(operator, lake).filtered().items():
+                for suffix, counts in filter_counts(lake, operator).items():
                     yield pipeline, operator.table_name(suffix), counts
 
     def retention() -> Iterable[RetentionDocument]:
+        from platform_assets.cli.retention_documents import RetentionDocument
+
         return (each for pipeline in shown for each in RetentionDocument.all_of(lake, pipeline, declared))
 
     def positions(overviews: Sequence[Overview]) -> Iterator[LogPosition]:
@@ -60,6 +63,8 @@ def status(
             yield from log_positions(lake, each.pipeline, waiting=not each.running)
 
     if as_json:
+        from platform_assets.cli.status_documents import StatusDocument
+
         overviews, broken = look_at_all(), broken_modules()
         StatusDocument.of(
             lake.root, utc_now(), overviews, left(), broken, filters(), retention(), positions(overviews)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
 from streaming.base import DeclarationError, LogError, OperatorError
-from streaming.declare import DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
+from streaming.declare import CURRENT, DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
 from streaming.lake import Lake
 from streaming.log import clock_history, read_batches, read_log, rejected
-from streaming.operators import runtime_of
+from streaming.reading import StoredRows, stored_rows
 from streaming.tables import delta
 
-Read = Callable[[SparkSession], DataFrame]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Read = Callable[["SparkSession"], "DataFrame"]
 
 OF_STREAM = ("log", "clock", "rejected")
 """The names of what is shown of the stream that an operator reads first, whatever the operator."""
@@ -25,12 +29,14 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
 
     What the operator itself shows comes first. A function raises LogError or OperatorError without its table.
     """
+    from streaming.operators import runtime_of
+
     stream = operator.reads[0]
     columns = ("_batch", "_rejected", "_raw", "_origin")
     return {
         **runtime_of(operator, lake).readable,
         "log": lambda spark: read_log(spark, lake, stream).orderBy("_batch", "_origin"),
-        "clock": lambda spark: _clock_frame(spark, lake, pipeline, stream),
+        "clock": lambda spark: spark.createDataFrame(_clock(lake, pipeline, stream)),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream)).select(*columns).orderBy("_batch"),
         **{each.table_name(DEAD): partial(_dead_letters, lake=lake, delivery=each) for each in pipeline.deliveries},
         **{
@@ -56,8 +62,21 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
             operator=operator.name,
             choices=tuple(reads),
         )
-    of_stream = chosen in OF_STREAM
-    return f"{operator.reads[0].name if of_stream else f'{pipeline.name}/{operator.name}'}: {chosen}", reads[chosen]
+    return _title(pipeline, operator, chosen), reads[chosen]
+
+
+def stored_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | None) -> tuple[str, StoredRows] | None:
+    """The rows of that name, with a title, as they lie in the lake; None where Spark has to compute them."""
+    chosen = CURRENT if name is None else name
+    if chosen == "clock":
+        clock = _clock(lake, pipeline, operator.reads[0])
+        return _title(pipeline, operator, chosen), StoredRows(clock, tuple(clock.column_names))
+    rows = stored_rows(lake, pipeline, operator, chosen)
+    return None if rows is None else (_title(pipeline, operator, chosen), rows)
+
+
+def _title(pipeline: Pipeline, operator: Operator, name: str) -> str:
+    return f"{operator.reads[0].name if name in OF_STREAM else f'{pipeline.name}/{operator.name}'}: {name}"
 
 
 def _check_now(lake: Lake, name: str) -> None:
@@ -88,7 +107,7 @@ def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFr
     return delta.read(spark, uri).orderBy("generation", "batch", "position")
 
 
-def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream) -> DataFrame:
+def _clock(lake: Lake, pipeline: Pipeline, stream: Stream) -> pa.Table:
     """The history of the stream's watermark, a row per batch, oldest first."""
     readings = clock_history(read_batches(lake, stream))
     if not readings:
@@ -97,24 +116,20 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: St
             f"run `tidemark run {pipeline.name}` first, or point TIDEMARK_HOME to the lake that has it.",
             stream=stream.name,
         )
-    views = [operator.name for operator in pipeline.operators_of(stream)]
-    unknown = ", unknown_fields map<string, bigint>" if any(reading.unknown for reading in readings) else ""
-    rows = [
-        (
-            reading.batch,
-            reading.cause,
-            reading.stamp,
-            reading.after,
-            reading.greatest,
-            reading.rows,
-            reading.rejected,
-            *(reading.late.get(name, 0) for name in views),
-            reading.processed_at,
-            *([dict(reading.unknown)] if unknown else []),
-        )
-        for reading in readings
-    ]
-    late = "".join(f"late_{name} bigint, " for name in views)
-    instants = "stamp timestamp, after timestamp, greatest timestamp"
-    schema = f"batch bigint, cause string, {instants}, rows bigint, rejected bigint, "
-    return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp{unknown}")
+    instant, number = pa.timestamp("us", "UTC"), pa.int64()
+    columns = {
+        "batch": pa.array([each.batch for each in readings], number),
+        "cause": pa.array([each.cause for each in readings], pa.string()),
+        "stamp": pa.array([each.stamp for each in readings], instant),
+        "after": pa.array([each.after for each in readings], instant),
+        "greatest": pa.array([each.greatest for each in readings], instant),
+        "rows": pa.array([each.rows for each in readings], number),
+        "rejected": pa.array([each.rejected for each in readings], number),
+    }
+    for name in (operator.name for operator in pipeline.operators_of(stream)):
+        columns[f"late_{name}"] = pa.array([each.late.get(name, 0) for each in readings], number)
+    columns["processed_at"] = pa.array([each.processed_at for each in readings], instant)
+    if any(each.unknown for each in readings):
+        unknown = [[*each.unknown.items()] for each in readings]
+        columns["unknown_fields"] = pa.array(unknown, pa.map_(pa.string(), number))
+    return pa.table(columns)

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from streaming.base import TidemarkError, counted, utc_now
 from streaming.declare import Pipeline
-from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import QUERY, head
 
@@ -59,6 +58,8 @@ def log_positions(lake: Lake, pipeline: Pipeline, *, waiting: bool) -> Iterator[
 def delivery_positions(lake: Lake, pipeline: Pipeline) -> Iterator[DeliveryPosition]:
     """The positions of the deliveries that have begun and are behind."""
     for delivery in pipeline.deliveries:
+        from streaming.deliveries import DeliveryRuntime
+
         runtime = DeliveryRuntime(delivery, lake, utc_now)
         behind = 0 if runtime.ledger.read() is None else runtime.standing().behind
         if behind:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from streaming.base import counted
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations import Dropped, RetainedDays, planned_drop, retained_days
+from streaming.operations import RetainedDays, retained_days
+
+if TYPE_CHECKING:
+    from streaming.operations import Dropped
 
 
 def told_drop(entry: Dropped) -> str:
@@ -29,6 +33,8 @@ def told_horizons(lake: Lake, pipeline: Pipeline, others: Iterable[Pipeline]) ->
     """A line for each log that drops days: from which day on it is kept, and what needs it; `others` may follow it."""
     others = [*others]
     for kept in retained_days(lake, pipeline):
+        from streaming.operations import planned_drop
+
         planned = planned_drop(None, lake, pipeline, kept.stream, others)
         there = "the whole log is there" if kept.dropped_before is None else "the log is kept from then on"
         why = f": {planned.keeps}"

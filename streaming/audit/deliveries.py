@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import SinkError, counted, utc_now
+from streaming.base import REVISION, SinkError, counted, utc_now
 from streaming.declare import Delivery, Pipeline
 from streaming.deliveries import (
     ROW,
@@ -29,7 +29,6 @@ from streaming.deliveries import (
 from streaming.lake import Lake
 from streaming.log import dropped_days
 from streaming.operators import Finding
-from streaming.sinks import REVISION
 
 _ROWS_AT_ONCE = 250_000
 _NEWEST = "_newest"

@@ -1,116 +1,131 @@
 """The foundation of all other packages: errors, names, intervals, SQL text, and the columns that the platform adds."""
 
-from streaming.base import sql
-from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
-from streaming.base.argument_checks import check_choice, check_mapping, check_number, check_tuple, check_type
-from streaming.base.columns import (
-    AT,
-    BATCH,
-    DAY,
-    EVENT_TIME,
-    INGESTED_AT,
-    ORDER,
-    ORIGIN,
-    RETRACTED,
-    STAMP,
-    WINDOW,
-    WRITTEN_AT,
-    constant,
-)
-from streaming.base.discovery import BrokenModule, Discovery, discover, import_modules, import_or_explain
-from streaming.base.errors import (
-    AccessError,
-    BadExpression,
-    BadInterval,
-    BadName,
-    ChangedDeclaration,
-    CheckpointError,
-    CorrectionsFailed,
-    DeclarationError,
-    DeliveryPaused,
-    ErasureError,
-    Facts,
-    FeedError,
-    FencedError,
-    FormatError,
-    FunctionError,
-    JarError,
-    JavaError,
-    LeaseError,
-    LogError,
-    MissingExtra,
-    NotBuiltYet,
-    NotThere,
-    NoVersionError,
-    OperatorError,
-    ProgressError,
-    QueryError,
-    QueryFailed,
-    ReceiverError,
-    RedeliveryError,
-    RewrittenError,
-    SavepointError,
-    SettingsError,
-    SinkError,
-    SourceError,
-    StoreError,
-    StreamingError,
-    SupervisorError,
-    TidemarkError,
-    UnknownChoice,
-    UnknownColumn,
-    WrongType,
-)
-from streaming.base.extras import needs
-from streaming.base.fields import settle
-from streaming.base.frozen_mapping import FrozenMapping
-from streaming.base.http import host_of, retry_after
-from streaming.base.intervals import (
-    END_OF_EVENT_TIMES,
-    EPOCH,
-    FIRST_EVENT_TIME,
-    FIRST_INSTANT,
-    LAST_MILLISECOND,
-    MICROSECOND,
-    MILLISECOND,
-    date_literal,
-    earlier,
-    from_micros,
-    interval,
-    literal,
-    optional_instant,
-    optional_micros,
-    signed_interval,
-    to_micros,
-    utc_now,
-)
-from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
-from streaming.base.release import DISTRIBUTION, RELEASE
-from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
-from streaming.base.sql_types import (
-    Kind,
-    Types,
-    arrow_schema,
-    check_aggregate,
-    check_condition,
-    check_kind,
-    check_value,
-    kind_of,
-)
-from streaming.base.sql_values import DECIMALS, canonical, computes_as_sql, is_less, is_same
-from streaming.base.values import (
-    IN_MICROS,
-    NAN,
-    Encoder,
-    FarDate,
-    FarInstant,
-    Reading,
-    day_of,
-    encoder,
-    instant_of,
-    kept_as,
-    normalizer,
-    python_values,
-    read_back,
-)
-from streaming.base.wording import counted, raised, said, shown, told, written
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.base import sql
+    from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
+    from streaming.base.argument_checks import check_choice, check_mapping, check_number, check_tuple, check_type
+    from streaming.base.columns import (
+        AT,
+        BATCH,
+        CLOCK,
+        COPY,
+        DAY,
+        EVENT_TIME,
+        INGESTED_AT,
+        ORDER,
+        ORIGIN,
+        REASON,
+        RETRACTED,
+        REVISION,
+        SIGN,
+        STAMP,
+        WINDOW,
+        WRITTEN_AT,
+        constant,
+    )
+    from streaming.base.deferred import F, T
+    from streaming.base.discovery import BrokenModule, Discovery, discover, import_modules, import_or_explain
+    from streaming.base.errors import (
+        AccessError,
+        BadExpression,
+        BadInterval,
+        BadName,
+        ChangedDeclaration,
+        CheckpointError,
+        CorrectionsFailed,
+        DeclarationError,
+        DeliveryPaused,
+        ErasureError,
+        Facts,
+        FeedError,
+        FencedError,
+        FormatError,
+        FunctionError,
+        JarError,
+        JavaError,
+        LeaseError,
+        LogError,
+        MissingExtra,
+        NotBuiltYet,
+        NotThere,
+        NoVersionError,
+        OperatorError,
+        ProgressError,
+        QueryError,
+        QueryFailed,
+        ReadError,
+        ReceiverError,
+        RedeliveryError,
+        RewrittenError,
+        SavepointError,
+        SettingsError,
+        SinkError,
+        SourceError,
+        StoreError,
+        StreamingError,
+        SupervisorError,
+        TidemarkError,
+        UnknownChoice,
+        UnknownColumn,
+        WrongType,
+    )
+    from streaming.base.extras import needs
+    from streaming.base.fields import settle
+    from streaming.base.frozen_mapping import FrozenMapping
+    from streaming.base.http import host_of, retry_after
+    from streaming.base.intervals import (
+        END_OF_EVENT_TIMES,
+        EPOCH,
+        FIRST_EVENT_TIME,
+        FIRST_INSTANT,
+        LAST_MILLISECOND,
+        MICROSECOND,
+        MILLISECOND,
+        date_literal,
+        earlier,
+        from_micros,
+        interval,
+        literal,
+        optional_instant,
+        optional_micros,
+        signed_interval,
+        to_micros,
+        utc_now,
+    )
+    from streaming.base.kinds import by_kind
+    from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
+    from streaming.base.release import DISTRIBUTION, RELEASE
+    from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
+    from streaming.base.sql_types import (
+        Kind,
+        Types,
+        arrow_schema,
+        check_aggregate,
+        check_condition,
+        check_kind,
+        check_value,
+        kind_of,
+    )
+    from streaming.base.sql_values import DECIMALS, canonical, computes_as_sql, is_less, is_same
+    from streaming.base.values import (
+        IN_MICROS,
+        NAN,
+        Encoder,
+        FarDate,
+        FarInstant,
+        Reading,
+        day_of,
+        encoder,
+        instant_of,
+        kept_as,
+        normalizer,
+        python_values,
+        read_back,
+    )
+    from streaming.base.wording import counted, raised, said, shown, told, written
+
+make_front(__name__)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
+from streaming.base.deferred import F
 from streaming.base.intervals import to_micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 DAY = "_day"
 """The date of the event time, which partitions a table; null for rejected rows and heartbeats."""
@@ -38,6 +40,22 @@ WRITTEN_AT = "_written_at"
 
 WINDOW = "_window"
 """A window that the row is in: a struct of `start` and `end`."""
+
+SIGN = "_change"
+"""The column of changes that is 1 for a result that is there from now on, and -1 for one that is not any more."""
+
+REASON = "_reason"
+"""What a result stands by: it is the `first`, or an `update` or a `correction`."""
+
+REVISION = "_revision"
+"""The number of the look that told a change of what is current, or that brought a result there; it orders the rows of
+one key in a target, where a row never replaces one of a higher revision."""
+
+COPY = "_copy"
+"""The column that numbers equal results, from 1 on; only where results have no key of their own."""
+
+CLOCK = "_clock"
+"""The watermark of an operator when it was looked at, in its changes."""
 
 RETRACTED = "_retracted"
 """True where a result of a window is void, and the row has no values."""

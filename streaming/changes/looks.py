@@ -19,13 +19,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streaming import keyed
-from streaming.base import AT, DAY, RETRACTED, DeclarationError, from_micros, literal, optional_instant, optional_micros
+from streaming.base import (
+    AT,
+    DAY,
+    REASON,
+    RETRACTED,
+    DeclarationError,
+    from_micros,
+    literal,
+    optional_instant,
+    optional_micros,
+)
 from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Joined, Keyed, Operator, OverWindows
 from streaming.joins import current_rows, voided_rows, with_reasons
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
-from streaming.sinks import REASON
-from streaming.tables import days_of, delta, newest_commits, rows_of
+from streaming.tables import days_of, delta, newest_commits, rows_on
 from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
 
 NOTHING_CLOSED = -(2**62)
@@ -224,7 +233,7 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
         added = {*appended[DAY].unique().to_pylist()}
         days = self._corrected_since(before) | (added & super()._corrected_days())
         updated = days_of(self._lake.updates(operator), self._updates_version)
-        if updated & (days | added) or rows_of(table, days) > most:
+        if updated & (days | added) or rows_on(table, days) > most:
             return None
         of_days = [(DAY, "in", sorted(day.isoformat() for day in days))]
         corrected = delta.contents(table, of_days, [*self.columns.names, RETRACTED])

@@ -21,20 +21,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import DAY, RETRACTED, FencedError, date_literal, literal
+from streaming.base import CLOCK, COPY, DAY, REASON, RETRACTED, REVISION, SIGN, FencedError, date_literal, literal
 from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators import Finding, Law, comparable, declaration_properties
-from streaming.sinks import REASON, REVISION
-from streaming.tables import delta, rows_of
-
-SIGN = "_change"
-"""The column of changes that is 1 for a result that is there from now on, and -1 for one that is not any more."""
-COPY = "_copy"
-"""The column that numbers equal results, from 1 on; only where results have no key of their own."""
-CLOCK = "_clock"
-"""The column of changes with the watermark of the operator when it was looked at."""
+from streaming.tables import delta, rows_on
 
 _IN_MEMORY = 100_000
 """Results that are told without Spark at once."""
@@ -229,7 +221,7 @@ class Publishing:
             FencedError: another process has told others meanwhile.
         """
         current = delta.open_table(self._current)
-        if current is None or rows_of(current, found.days) > _IN_MEMORY:
+        if current is None or rows_on(current, found.days) > _IN_MEMORY:
             return None
         if _revision_of(current) != before.revision:
             raise _overtaken(self.operator)
@@ -318,7 +310,7 @@ class Publishing:
         if self.operator.result_key and not (begins_anew or has_others) and _rows_after(changes, at) <= _IN_MEMORY:
             told = delta.contents(changes, [(REVISION, ">", at)])
             of_days = {*told[DAY].to_pylist()}
-            if rows_of(current, of_days) <= _IN_MEMORY and None not in of_days:
+            if rows_on(current, of_days) <= _IN_MEMORY and None not in of_days:
                 rows = self._standing(told, delta.contents(current, _are_of(of_days), wanted.names))
                 return delta.stage_rows(self._current, rows, wanted, statistics=(REVISION,), replaces=_are_of(of_days))
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)

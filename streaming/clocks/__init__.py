@@ -1,13 +1,20 @@
 """Clocks: pure values that move from batch to batch."""
 
-from streaming.clocks.clock import (
-    Ascending,
-    BatchSummary,
-    BoundedOutOfOrderness,
-    Clock,
-    ClockState,
-    Punctuated,
-    clock_from_json,
-    joint_watermark,
-    latest,
-)
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.clocks.clock import (
+        Ascending,
+        BatchSummary,
+        BoundedOutOfOrderness,
+        Clock,
+        ClockState,
+        Punctuated,
+        clock_from_json,
+        joint_watermark,
+        latest,
+    )
+
+make_front(__name__)

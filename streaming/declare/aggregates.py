@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from streaming.base import ORDER, DeclarationError, F, Kind, settle
 
-from streaming.base import ORDER, DeclarationError, Kind, settle
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _EPSILON = 2.0**-52
 _EXACT = "0D"

@@ -6,11 +6,12 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from streaming.base import DeclarationError, arrow_schema, columns_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def check_callable(what: str, function: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from streaming.base import DAY
+from streaming.base import COPY, DAY, REASON, REVISION
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
@@ -146,6 +146,11 @@ class Operator(ABC):
         return tuple(suffix for suffix in self.reserved_suffixes if suffix not in (CHANGES, CURRENT))
 
     @property
+    def filters(self) -> tuple[str, ...]:
+        """The suffixes of those of its tables that it fills through a filter, and that count what came to it."""
+        return ()
+
+    @property
     def delivers(self) -> tuple[str, ...]:
         """The rows of it that a delivery can carry; the first of them where nothing else is said."""
         return ("first", "current", "late")
@@ -233,13 +238,13 @@ class Operator(ABC):
 def columns_of_current(operator: Operator) -> tuple[ColumnSpec, ...]:
     """The columns of the table of current results: those of a result, and what a look adds."""
     of_result = (column for column in operator.columns_of() if column.name in (*operator.columns, DAY))
-    copy = ColumnSpec("_copy", "Which of several equal results it is, from 1 on.", "int")
+    copy = ColumnSpec(COPY, "Which of several equal results it is, from 1 on.", "int")
     reason = "What stands here: the first result, or what an update or a correction has made of it."
     return (
         *of_result,
         *(() if operator.result_key else (copy,)),
-        ColumnSpec("_reason", reason, "string"),
-        ColumnSpec("_revision", "The number of the look that has brought it.", "bigint"),
+        ColumnSpec(REASON, reason, "string"),
+        ColumnSpec(REVISION, "The number of the look that has brought it.", "bigint"),
     )
 
 

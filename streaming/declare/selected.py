@@ -171,6 +171,10 @@ class Selected(Operator):
             values = side_columns(self.reads, side, self.types[suffix])
         return (*values, *_added_columns(len(self.reads), self.makes_many(suffix)))
 
+    @property
+    def filters(self) -> tuple[str, ...]:
+        return tuple(to for to, side in self.outputs.items() if side.where is not None)
+
     def makes_many(self, suffix: str) -> bool:
         """True if a row of the log may become several in this output."""
         explodes = suffix in self.outputs and self.outputs[suffix].explode is not None

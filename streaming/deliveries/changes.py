@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, DAY, ORIGIN, FencedError, RedeliveryError
-from streaming.changes import COPY, SIGN, Publishing
+from streaming.base import AT, COPY, DAY, ORIGIN, REASON, REVISION, SIGN, FencedError, RedeliveryError
+from streaming.changes import Publishing
 from streaming.declare import CHANGES, Delivery, Keyed, Operator, OverWindows
 from streaming.deliveries.ledger import ledger_of
 from streaming.deliveries.outbox import ROW, UNIT, Cursor, Outbox, chosen_rows, may_fail, with_places, without_places
 from streaming.lake import Lake
 from streaming.operators import comparable, generation_of
-from streaming.sinks import CHANGE, DELETE, REASON, RESULT_ID, REVISION, TIME
+from streaming.sinks import CHANGE, DELETE, RESULT_ID, TIME
 from streaming.spark import as_json, guarded
 from streaming.tables import delta
 

@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import SinkError
+from streaming.base import REASON, REVISION, SinkError
 from streaming.declare import Delivery
 from streaming.operators import comparable
-from streaming.sinks import CHANGE, DELETE, FAILURE, REASON, REVISION, TIME
+from streaming.sinks import CHANGE, DELETE, FAILURE, TIME
 from streaming.spark import failure_of, guarded
 
 UNIT = "_unit"

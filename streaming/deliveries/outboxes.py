@@ -18,6 +18,7 @@ from streaming.base import (
     BATCH,
     FIRST_INSTANT,
     ORIGIN,
+    REVISION,
     WRITTEN_AT,
     DeclarationError,
     FencedError,
@@ -47,7 +48,7 @@ from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
 from streaming.lookups import STEP, STEP_COLUMN
 from streaming.operators import NEWEST_BATCH, Progress, Replaced, generation_of
-from streaming.sinks import REVISION, TIME
+from streaming.sinks import TIME
 from streaming.spark import exact_json
 from streaming.tables import FileIndex, delta, read_files
 from streaming.views import late_pairs, late_rows, read_first

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
-
-from streaming.base import DeclarationError, check_column_name, check_type, sql
+from streaming.base import DeclarationError, F, T, check_column_name, check_type, sql
 from streaming.formats.avro import Avro
 from streaming.formats.avro_types import Schema, columns_of, members_of, named_in, parsed
 from streaming.formats.debezium_json import (
@@ -36,6 +33,9 @@ from streaming.formats.debezium_json import (
 from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, arrow_types, decoded
 from streaming.formats.format import Format
 from streaming.formats.json import Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _CHANGE, _HAS_ROW = "_change", "_has_row"
 
@@ -119,8 +119,8 @@ def _times_of_records(raw: DataFrame) -> list[Column]:
     return [] if origin is None else [F.col(path) for path in _times_within(origin, "_origin")]
 
 
-def _times_within(type_: DataType, path: str) -> list[str]:
-    if not isinstance(type_, StructType):
+def _times_within(type_: T.DataType, path: str) -> list[str]:
+    if not isinstance(type_, T.StructType):
         return []
     if "timestamp" in type_.names:
         return [f"{path}.timestamp"]

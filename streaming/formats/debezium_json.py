@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from streaming.base import sql
@@ -19,6 +18,9 @@ from streaming.formats.decoder import Decoder, Row, Unreadable
 from streaming.formats.json_text import cut, object_of, shown_value, text_of
 from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO, Number, Refused, leaf_of
 from streaming.formats.nested import kind_of, reader_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Decimals = Literal["number", "text", "base64"]
 """The form in which a connector writes decimals where no schema stands beside the row."""

@@ -7,15 +7,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from streaming.base import DeclarationError, needs, sql
+from streaming.base import DeclarationError, T, needs, sql
 from streaming.tables import nullable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 UNREADABLE = "_unreadable"
 """The column with the reason against the payload as a whole, text; null where it could be read."""
@@ -153,24 +153,26 @@ class Decoder(ABC):
         return (*row.values, None, row.wrong, row.unknown)
 
 
-def added_types(columns: Sequence[sql.Column]) -> StructType:
+def added_types(columns: Sequence[sql.Column]) -> T.StructType:
     """The columns that a format adds to its payloads: the declared ones, and what is told of each payload."""
     declared = ", ".join(f"`{column.name}` {column.type}" for column in columns)
     reasons = ", ".join(f"`{column.name}`: string" for column in columns)
-    added = StructType.fromDDL(f"{declared}, {UNREADABLE} string, {WRONG} struct<{reasons}>, {UNKNOWN} array<string>")
-    assert isinstance(added, StructType)
+    added = T.StructType.fromDDL(f"{declared}, {UNREADABLE} string, {WRONG} struct<{reasons}>, {UNKNOWN} array<string>")
+    assert isinstance(added, T.StructType)
     # What must be there is the format's to judge, as the fields of a rejected row are null.
     return nullable(added)
 
 
 def arrow_types(columns: Sequence[sql.Column]) -> pa.Schema:
     """The types of `added_types` as a decoder builds them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(added_types(columns), timezone="UTC")
 
 
 def decoded(raw: DataFrame, columns: Sequence[sql.Column], decoder: Decoder) -> DataFrame:
     """`raw` with what the decoder adds to it: as the contract of formats says."""
-    return raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added_types(columns).fields]))
+    return raw.mapInArrow(decoder.batches, T.StructType([*raw.schema.fields, *added_types(columns).fields]))
 
 
 @dataclass(frozen=True)

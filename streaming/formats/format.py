@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, sql
 from streaming.formats.decoder import Decoder, decoded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 TYPED = "_typed"
 """The column that a source may add: true for a payload that Spark has written as JSON of typed columns."""

@@ -1,5 +1,12 @@
 """Two streams: pairs of rows within bounds of time, and rows that share a window."""
 
-from streaming.joins.frame import current_rows, voided_rows, with_reasons
-from streaming.joins.operator import JoinedRuntime
-from streaming.joins.windows import TwoSidedRuntime
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.joins.frame import current_rows, voided_rows, with_reasons
+    from streaming.joins.operator import JoinedRuntime
+    from streaming.joins.windows import TwoSidedRuntime
+
+make_front(__name__)

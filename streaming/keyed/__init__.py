@@ -1,36 +1,43 @@
 """Functions with state and timers per key, as folds over the log whose state is a table."""
 
-from streaming.keyed.corrections import TimedRow, current_results, late_sessions, read_corrections
-from streaming.keyed.count_windows import count_window
-from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
-from streaming.keyed.latest import latest
-from streaming.keyed.library import (
-    CountEvictor,
-    CountTrigger,
-    DeltaEvictor,
-    EventTimeTrigger,
-    Evictor,
-    NeverTrigger,
-    PurgingTrigger,
-    RepeatTrigger,
-    TimeEvictor,
-    Trigger,
-    ValueTrigger,
-    absence,
-    bucket_of,
-    deduplicated,
-    even_shares,
-    flat_mapped,
-    followed_by,
-    iterated,
-    marker_window,
-    not_followed_by,
-    reduced,
-    rolling,
-    top,
-    triggered_window,
-)
-from streaming.keyed.migration import SOURCE, text_number
-from streaming.keyed.operator import KeyedRuntime
-from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class
-from streaming.keyed.steps import NEWEST_INSTANT
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.keyed.corrections import TimedRow, current_results, late_sessions, read_corrections
+    from streaming.keyed.count_windows import count_window
+    from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
+    from streaming.keyed.latest import latest
+    from streaming.keyed.library import (
+        CountEvictor,
+        CountTrigger,
+        DeltaEvictor,
+        EventTimeTrigger,
+        Evictor,
+        NeverTrigger,
+        PurgingTrigger,
+        RepeatTrigger,
+        TimeEvictor,
+        Trigger,
+        ValueTrigger,
+        absence,
+        bucket_of,
+        deduplicated,
+        even_shares,
+        flat_mapped,
+        followed_by,
+        iterated,
+        marker_window,
+        not_followed_by,
+        reduced,
+        rolling,
+        top,
+        triggered_window,
+    )
+    from streaming.keyed.migration import SOURCE, text_number
+    from streaming.keyed.operator import KeyedRuntime
+    from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class
+    from streaming.keyed.steps import NEWEST_INSTANT
+
+make_front(__name__)

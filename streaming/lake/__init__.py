@@ -1,5 +1,12 @@
 """Where everything lies, and the settings that say so."""
 
-from streaming.lake.lake import Lake, Named
-from streaming.lake.parameters import Parameter, declared_parameters, parameter
-from streaming.lake.settings import SECRET, IngestMode, Settings, find_project, make_importable
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.lake.lake import OF_STREAMS, Lake, Named
+    from streaming.lake.parameters import Parameter, declared_parameters, parameter
+    from streaming.lake.settings import SECRET, IngestMode, Settings, find_project, make_importable
+
+make_front(__name__)

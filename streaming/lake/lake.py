@@ -13,6 +13,9 @@ from streaming.base import FrozenMapping, SettingsError
 
 _NOT_IN_PATHS = "%*?[]{}\\"
 
+OF_STREAMS = ("log", "batches", "dropped", "progress")
+"""The tables in a stream's folder that are no operator's."""
+
 
 class Named(Protocol):
     """The owner of a folder in the lake: a stream, or a pipeline."""

@@ -1,53 +1,60 @@
 """The event log: validate, stamp, append, and the reads of it."""
 
-from streaming.log import validate
-from streaming.log.batches import (
-    Batch,
-    OperatorCounts,
-    Pin,
-    add_unknown,
-    archive_batches,
-    archived_through,
-    batches_after,
-    check_as_of,
-    clock_history,
-    dropped_before,
-    dropped_days,
-    dropped_number,
-    dropped_rows,
-    head,
-    newest_late,
-    note_dropped,
-    note_erased,
-    noted_before,
-    read_batches,
-    version_after,
-)
-from streaming.log.ingest import (
-    QUERY,
-    Ingest,
-    append_heartbeat,
-    append_validated,
-    commit_batch,
-    log_schema,
-    next_kept_from,
-    next_state,
-    places_of_ingest,
-    stage_batch,
-    stamp,
-    widen_log,
-)
-from streaming.log.places import Place, Places
-from streaming.log.read import (
-    REPAIRS,
-    LogFiles,
-    ever_rejected,
-    place,
-    read_log,
-    rejected,
-    repaired,
-    require_log,
-    valid,
-    with_origin,
-)
-from streaming.log.validate import RowValidator
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.log import validate
+    from streaming.log.batches import (
+        QUERY,
+        Batch,
+        OperatorCounts,
+        Pin,
+        add_unknown,
+        archive_batches,
+        archived_through,
+        batches_after,
+        check_as_of,
+        clock_history,
+        dropped_before,
+        dropped_days,
+        dropped_number,
+        dropped_rows,
+        head,
+        newest_late,
+        note_dropped,
+        note_erased,
+        noted_before,
+        read_batches,
+        version_after,
+    )
+    from streaming.log.ingest import (
+        Ingest,
+        append_heartbeat,
+        append_validated,
+        commit_batch,
+        log_schema,
+        next_kept_from,
+        next_state,
+        places_of_ingest,
+        stage_batch,
+        stamp,
+        widen_log,
+    )
+    from streaming.log.places import Place, Places
+    from streaming.log.read import (
+        REPAIRS,
+        LogFiles,
+        ever_rejected,
+        place,
+        read_log,
+        rejected,
+        repaired,
+        require_log,
+        valid,
+        with_origin,
+    )
+    from streaming.log.validate import RowValidator
+
+make_front(__name__)

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import takewhile
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F
 
-from streaming.base import EPOCH, FrozenMapping, LogError, from_micros, shown, to_micros
+from streaming.base import EPOCH, F, FrozenMapping, LogError, from_micros, shown, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
@@ -27,6 +25,11 @@ from streaming.sources import Memory
 from streaming.spark import guarded, holds
 from streaming.tables import commits_of, delta, newest_commits, storage
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+QUERY = "log"
+"""The name of the streaming query that fills a log, and of its checkpoint."""
 _DROPPED_BEFORE = "dropped_before"
 _DROPPED = pa.schema([("before", pa.date32()), ("batch", pa.int64()), ("gone", pa.string())])
 OTHERS = "..."

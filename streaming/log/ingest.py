@@ -36,6 +36,7 @@ from streaming.formats import TYPED, UNKNOWN, added_types
 from streaming.lake import IngestMode, Lake
 from streaming.log.batches import (
     NOTHING_PINNED,
+    QUERY,
     SHARES_BEFORE,
     Batch,
     OperatorCounts,
@@ -58,8 +59,6 @@ from streaming.sources import Memory, Reading, Taken
 from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
 
-QUERY = "log"
-"""The name of the streaming query that fills a log, and of its checkpoint."""
 _ONLY_PARTITION = ""
 """The name of the source partition of all rows, where a source has but one."""
 _POSITION = "position"

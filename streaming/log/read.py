@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from functools import cached_property, lru_cache, partial, reduce
 from operator import and_, or_
+from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
-from pyarrow import dataset, fs
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyarrow import fs
 
 from streaming.base import (
     FIRST_INSTANT,
@@ -19,6 +18,7 @@ from streaming.base import (
     ORIGIN,
     STAMP,
     DeclarationError,
+    F,
     LogError,
     constant,
     literal,
@@ -28,6 +28,9 @@ from streaming.lake import Lake
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows
 from streaming.sources import Source, UnitTable, unit_table_of
 from streaming.tables import FileIndex, TimeRange, at_most, delta, have_common, merged, occupied, read_files, storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 REPAIRS = "repairs"
 """Field of `_origin`: the batch of the rejected row that a row repairs; null for the others."""
@@ -199,7 +202,7 @@ class LogFiles:
         parts = [self._read(spark, table, small)] if small else []
         if large:
             parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
-        return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
+        return self._valid(reduce(lambda one, other: one.unionAll(other), parts), after, through) if parts else None
 
     def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:
         """The number of rows in the files that `within` reads; None where nobody knows."""
@@ -213,6 +216,8 @@ class LogFiles:
         """
         self._index.refresh()
         paths = self._index.with_times(since, LAST_MILLISECOND, through)
+        from pyarrow import dataset
+
         at, stamp = dataset.field(self._time), dataset.field(STAMP)
         wanted = (at >= since) & (dataset.field(_BATCH) <= through)
         if not late:

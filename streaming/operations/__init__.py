@@ -1,30 +1,43 @@
 """Operations on a pipeline besides running it: maintenance, repair, savepoints, bench."""
 
-from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, TASKS, Bench, Stage, bench
-from streaming.operations.class_sharing import make_class_archive, make_class_archive_later
-from streaming.operations.cuts import lake_as_of, recomputed
-from streaming.operations.doctor import Ailment, examine, heal
-from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure
-from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
-from streaming.operations.rebuild import RebuildListener, rebuild
-from streaming.operations.redeliver import (
-    DeliveredCurrent,
-    Redelivered,
-    begin_anew,
-    deliver_current,
-    redeliver,
-    redeliver_days,
-)
-from streaming.operations.repair import ChangedWindow, Preview, preview, repair
-from streaming.operations.restore import Restored, fork, restore, restore_to
-from streaming.operations.retention import (
-    Dropped,
-    PlannedDrop,
-    RetainedDays,
-    drop_days,
-    drop_old_days,
-    planned_drop,
-    retained_days,
-)
-from streaming.operations.savepoint import Savepoint, drop_savepoint, find_savepoint, kept_bytes, savepoint, savepoints
-from streaming.operations.undeclared import UndeclaredTable, drop, undeclared_tables
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, TASKS, Bench, Stage, bench
+    from streaming.operations.class_sharing import make_class_archive, make_class_archive_later
+    from streaming.operations.cuts import lake_as_of, recomputed
+    from streaming.operations.doctor import Ailment, examine, heal
+    from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure
+    from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
+    from streaming.operations.rebuild import RebuildListener, rebuild
+    from streaming.operations.redeliver import (
+        DeliveredCurrent,
+        Redelivered,
+        begin_anew,
+        deliver_current,
+        redeliver,
+        redeliver_days,
+    )
+    from streaming.operations.repair import ChangedWindow, Preview, preview, repair
+    from streaming.operations.restore import Restored, fork, restore, restore_to
+    from streaming.operations.retained_days import RetainedDays, retained_days
+    from streaming.operations.retention import (
+        Dropped,
+        PlannedDrop,
+        drop_days,
+        drop_old_days,
+        planned_drop,
+    )
+    from streaming.operations.savepoint import (
+        Savepoint,
+        drop_savepoint,
+        find_savepoint,
+        kept_bytes,
+        savepoint,
+        savepoints,
+    )
+    from streaming.operations.undeclared import UndeclaredTable, drop, undeclared_tables
+
+make_front(__name__)

@@ -6,16 +6,17 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from streaming.base import LogError, NoVersionError, SavepointError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import check_as_of, head, read_batches
 from streaming.operations.savepoint import Savepoint, savepoints
-from streaming.operators import runtime_of, whole_since
 from streaming.tables import storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FOLDER = "_as_of"
 
@@ -70,6 +71,8 @@ def recomputed(spark: SparkSession, lake: Lake, operators: Iterable[Operator]) -
         return
     for operator in lacking:
         _check_computable(lake, operator)
+    from streaming.operators import runtime_of
+
     folder = lake.path(_FOLDER, uuid.uuid4().hex)
     there = lake.with_recomputed(lacking, folder)
     try:
@@ -92,6 +95,8 @@ def forget_recomputed(lake: Lake, before: datetime | None = None) -> None:
 
 
 def _lacks_version(lake: Lake, operator: Operator) -> bool:
+    from streaming.operators import runtime_of
+
     try:
         runtime_of(operator, lake).versions()
     except NoVersionError:
@@ -100,6 +105,8 @@ def _lacks_version(lake: Lake, operator: Operator) -> bool:
 
 
 def _check_computable(lake: Lake, operator: Operator) -> None:
+    from streaming.operators import runtime_of, whole_since
+
     since = whole_since(lake, operator)
     if since is not None:
         try:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, OperatorError, utc_now
 from streaming.declare import Operator, Pipeline
-from streaming.lake import Lake
+from streaming.lake import OF_STREAMS, Lake
 from streaming.log import head, require_log, widen_log
 from streaming.operators import (
     OperatorRuntime,
@@ -30,9 +30,6 @@ from streaming.operators import (
 )
 from streaming.service import Lease, Observer, Run, explained, holder_of, take_lease
 from streaming.tables import delta
-
-OF_STREAMS = ("log", "batches", "dropped", "progress")
-"""The tables in a stream's folder that are no operator's."""
 
 _LOOK_EVERY = 0.5
 

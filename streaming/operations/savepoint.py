@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import version as release_of
 from threading import Event
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -25,12 +25,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from streaming.base import RELEASE, SavepointError, can_be_name, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
-from streaming.deliveries import Ledger, ledger_of
 from streaming.lake import Lake, Named
 from streaming.log import QUERY, archive_batches, head
-from streaming.operators import generation_of, runtime_of
+from streaming.operators import generation_of
 from streaming.spark import copy_checkpoint, query_id
 from streaming.tables import copy_table, delta, storage
+
+if TYPE_CHECKING:
+    from streaming.deliveries import Ledger
 
 _LIBRARIES = ("pyspark", "deltalake")
 _LOOK_EVERY = 0.02
@@ -102,6 +104,8 @@ def fingerprint_of(operator: Operator) -> Mapping[str, object]:
 
 def _cut_operator(lake: Lake, operator: Operator) -> tuple[Mapping[str, int], list[SavedTable]] | None:
     """The progress of the operator and its tables now; None in the midst of a switch to tables that were built anew."""
+    from streaming.operators import runtime_of
+
     specs = (*operator.tables, *operator.published)
     opened = {spec.suffix: delta.open_table(lake.table(operator, spec.suffix)) for spec in specs}
     own = opened[""]
@@ -138,6 +142,8 @@ def _cut_deliveries(lake: Lake, deliveries: Iterable[Delivery]) -> tuple[dict[st
 
 
 def _cut_delivery(lake: Lake, delivery: Delivery) -> tuple[Ledger | None, list[SavedTable]]:
+    from streaming.deliveries import ledger_of
+
     opened = {suffix: delta.open_table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)}
     tables = [_saved(delivery, suffix, table, None) for suffix, table in opened.items() if table is not None]
     return ledger_of(lake, delivery), tables

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from streaming.base import DeclarationError, OperatorError, SavepointError
 from streaming.declare import Pipeline
-from streaming.lake import Lake
-from streaming.operations.rebuild import OF_STREAMS
+from streaming.lake import OF_STREAMS, Lake
 from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, recorded_declaration
 from streaming.service import take_lease

@@ -1,69 +1,77 @@
 """The contract of what runs an operator, and how it is found."""
 
-from streaming.operators.as_of import (
-    LogAtVersion,
-    PinnedTables,
-    check_followed,
-    version_read,
-    version_through,
-    versions_read,
-)
-from streaming.operators.backlog import Backlog, LateCount, Waiting, settled_at
-from streaming.operators.comparison import Finding, Law, comparable, differing_rows
-from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
-from streaming.operators.declaration import (
-    DECLARATION,
-    check_declaration,
-    create_table,
-    declaration_properties,
-    differences,
-    has_published,
-    recorded_declaration,
-)
-from streaming.operators.progress import (
-    GENERATION,
-    NEWEST_BATCH,
-    FilterCounts,
-    Progress,
-    Replaced,
-    built_anew,
-    generation_of,
-    moved_on,
-    open_beside,
-    open_side,
-    require_table,
-    versions_now,
-)
-from streaming.operators.runtime import (
-    Batches,
-    OperatorRuntime,
-    Outputs,
-    StateCleaner,
-    Step,
-    SteppedRuntime,
-    Steps,
-    Written,
-    can_be_compared,
-    check_can_rebuild,
-    check_whole,
-    clean_state,
-    counts_of,
-    frame,
-    in_pieces,
-    of_kept_days,
-    rows_per_day,
-    rows_per_step,
-    runtime_of,
-    slices,
-    whole_in,
-    whole_since,
-)
-from streaming.operators.switching import (
-    has_caught_up,
-    make_ready,
-    next_of,
-    note_caught_up,
-    ready_generation,
-    remove_next,
-    switch,
-)
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.operators.as_of import (
+        LogAtVersion,
+        PinnedTables,
+        check_followed,
+        version_read,
+        version_through,
+        versions_read,
+    )
+    from streaming.operators.backlog import Backlog, LateCount, Waiting, settled_at
+    from streaming.operators.comparison import Finding, Law, comparable, differing_rows
+    from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
+    from streaming.operators.declaration import (
+        DECLARATION,
+        check_declaration,
+        create_table,
+        declaration_properties,
+        differences,
+        has_published,
+        recorded_declaration,
+    )
+    from streaming.operators.progress import (
+        GENERATION,
+        NEWEST_BATCH,
+        FilterCounts,
+        Progress,
+        Replaced,
+        built_anew,
+        filter_counts,
+        generation_of,
+        moved_on,
+        open_beside,
+        open_side,
+        require_table,
+        versions_now,
+    )
+    from streaming.operators.runtime import (
+        Batches,
+        OperatorRuntime,
+        Outputs,
+        StateCleaner,
+        Step,
+        SteppedRuntime,
+        Steps,
+        Written,
+        can_be_compared,
+        check_can_rebuild,
+        check_whole,
+        clean_state,
+        counts_of,
+        frame,
+        in_pieces,
+        of_kept_days,
+        rows_per_day,
+        rows_per_step,
+        runtime_of,
+        slices,
+        whole_in,
+        whole_since,
+    )
+    from streaming.operators.switching import (
+        has_caught_up,
+        make_ready,
+        next_of,
+        note_caught_up,
+        ready_generation,
+        remove_next,
+        switch,
+    )
+
+make_front(__name__)

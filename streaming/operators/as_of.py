@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
 
 from streaming.base import NoVersionError, OperatorError
 from streaming.declare import Operator
@@ -16,6 +15,9 @@ from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators.progress import generation_of, versions_now
 from streaming.tables import delta, newest_commits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NAMED = 5
 Of = TypeVar("Of", bound=Operator)

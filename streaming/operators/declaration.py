@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
-from streaming.base import ChangedDeclaration
+from streaming.base import ChangedDeclaration, T
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.operators.progress import BORN, generation_of
@@ -25,7 +24,7 @@ DECLARATION = "tidemark.declaration"
 _NOTHING = "nothing"
 
 
-def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType) -> str:
+def create_table(lake: Lake, operator: Operator, suffix: str, schema: T.StructType) -> str:
     """Create a table of the operator, empty, if it is not there yet; returns where it is.
 
     It is of the generation of the operator's own table.

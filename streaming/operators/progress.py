@@ -165,6 +165,15 @@ class FilterCounts:
         return FilterCounts(self.rows_in + other.rows_in, self.kept + other.kept)
 
 
+def filter_counts(lake: Lake, operator: Operator) -> dict[str, FilterCounts]:
+    """The counts of the operator's filters since its tables were built, by suffix of the table each fills."""
+    own = delta.open_table(lake.table(operator))
+    if own is None:
+        return {}
+    tables = {to: open_side(lake, operator, to) if to else own for to in operator.filters}
+    return {to: Progress.of(operator, table).counts for to, table in tables.items()}
+
+
 @dataclass(frozen=True)
 class Progress:
     """The point up to which a table of an operator has followed the logs.

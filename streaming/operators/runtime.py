@@ -9,14 +9,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import partial, singledispatch
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, DeclarationError, OperatorError, date_literal, utc_now
+from streaming.base import (
+    AT,
+    BATCH,
+    DAY,
+    ORIGIN,
+    WRITTEN_AT,
+    DeclarationError,
+    OperatorError,
+    by_kind,
+    date_literal,
+    utc_now,
+)
 from streaming.declare import FAILED, Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after, dropped_days, require_log
@@ -372,7 +383,7 @@ def rows_per_day(rows: DataFrame, time: Column, of: Column | None = None) -> dic
     return {(row["day"], row["of"]): row["count"] for row in rows.groupBy(*keys).count().orderBy("day", "of").collect()}
 
 
-@singledispatch
+@by_kind
 def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
     """The runtime of `operator` on `lake`; `runtime_of.register` adds a kind of operator.
 

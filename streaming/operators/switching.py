@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from streaming.declare import Operator
 from streaming.lake import Lake
@@ -25,6 +24,9 @@ from streaming.operators.progress import (
     is_gone,
 )
 from streaming.tables import bounded_columns, delta, numbers_of, storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 NEXT = "next"
 """The suffix that the name of an operator gets while its tables are built anew."""

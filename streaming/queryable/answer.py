@@ -6,13 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import singledispatch
 from itertools import chain
 from typing import Any
 
 from deltalake import DeltaTable
 
-from streaming.base import EPOCH, NotThere
+from streaming.base import EPOCH, NotThere, by_kind
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.tables import newest_commits
@@ -54,7 +53,7 @@ class Latest(ABC):
         """
 
 
-@singledispatch
+@by_kind
 def latest_of(operator: Operator, lake: Lake) -> Latest | None:
     """The latest values of an operator; None of one that keeps nothing by key."""
     return None

@@ -1,3 +1,10 @@
 """Derived streams without state: rows of logs that are projected, filtered, exploded, split and brought together."""
 
-from streaming.selected.operator import SelectedRuntime
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.selected.operator import SelectedRuntime
+
+make_front(__name__)

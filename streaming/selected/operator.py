@@ -44,8 +44,8 @@ from streaming.operators import (
     can_be_compared,
     check_followed,
     create_table,
+    filter_counts,
     of_kept_days,
-    open_side,
     require_table,
     runtime_of,
     version_read,
@@ -313,12 +313,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
 
     def filtered(self) -> Mapping[str, FilterCounts]:
         """The counts of the filters of its outputs."""
-        own = delta.open_table(self.lake.table(self.operator))
-        if own is None:
-            return {}
-        filters = (to for to, side in self.operator.outputs.items() if side.where is not None)
-        tables = {to: open_side(self.lake, self.operator, to) if to else own for to in filters}
-        return {to: Progress.of(self.operator, table).counts for to, table in tables.items()}
+        return filter_counts(self.lake, self.operator)
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         return since[stream.name]

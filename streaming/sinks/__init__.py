@@ -1,28 +1,35 @@
 """Targets of deliveries: their contract, and those there are."""
 
-from streaming.sinks.encoding import csv_table, json_objects, plain_texts
-from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
-from streaming.sinks.kafka import KafkaTopic
-from streaming.sinks.objects import Objects
-from streaming.sinks.postgres import Postgres, check_connection
-from streaming.sinks.printing import Console, Socket
-from streaming.sinks.rest import Rest
-from streaming.sinks.sink import (
-    CHANGE,
-    DELETE,
-    FAILURE,
-    REASON,
-    RESULT_ID,
-    REVISION,
-    TIME,
-    Comparison,
-    Delivered,
-    Guarantee,
-    NumberedBatch,
-    PutAside,
-    RefusedRow,
-    Sink,
-    Target,
-)
-from streaming.sinks.together import Together
-from streaming.sinks.two_phase import TwoPhase
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.sinks.encoding import csv_table, json_objects, plain_texts
+    from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
+    from streaming.sinks.kafka import KafkaTopic
+    from streaming.sinks.objects import Objects
+    from streaming.sinks.postgres import Postgres, check_connection
+    from streaming.sinks.printing import Console, Socket
+    from streaming.sinks.rest import Rest
+    from streaming.sinks.sink import (
+        CHANGE,
+        DELETE,
+        FAILURE,
+        REASON,
+        RESULT_ID,
+        REVISION,
+        TIME,
+        Comparison,
+        Delivered,
+        Guarantee,
+        NumberedBatch,
+        PutAside,
+        RefusedRow,
+        Sink,
+        Target,
+    )
+    from streaming.sinks.together import Together
+    from streaming.sinks.two_phase import TwoPhase
+
+make_front(__name__)

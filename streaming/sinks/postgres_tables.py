@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import Cursor, sql
 
-from streaming.base import SinkError
+from streaming.base import REASON, REVISION, SinkError
 from streaming.sinks.encoding import json_text, json_texts, json_values, plain_texts
-from streaming.sinks.sink import CHANGE, REASON, REVISION, NumberedBatch
+from streaming.sinks.sink import CHANGE, NumberedBatch
 
 _WHOLE = {"int2": 1, "int4": 2, "int8": 3}
 """Types of whole numbers, each with its rank."""

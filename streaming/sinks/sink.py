@@ -11,6 +11,8 @@ from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
+from streaming.base import REASON as REASON
+from streaming.base import REVISION as REVISION
 from streaming.base import FencedError, ProgressError
 from streaming.lake import Lake
 from streaming.sinks.encoding import has_broken_text, has_repeated_keys, json_texts
@@ -21,7 +23,7 @@ _NAMED = 5
 Guarantee = Literal["exactly once", "at least once"]
 """The promise of a target for a batch that is delivered again: `exactly once` if it is transactional or idempotent."""
 
-REVISION, TIME, CHANGE, REASON = "_revision", "_time", "_change", "_reason"
+TIME, CHANGE = "_time", "_change"
 FAILURE = "_failure"
 """Columns that every batch has beside what is selected, and the two more of a batch of changes.
 

@@ -1,32 +1,39 @@
 """Sources: where payloads come from, with their origin."""
 
-from streaming.sources.file_payloads import CsvRecords
-from streaming.sources.files import Files
-from streaming.sources.generator import Generator, noise
-from streaming.sources.kafka import CommittedOffsets, Kafka
-from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
-from streaming.sources.receivers import (
-    Connector,
-    HttpPoll,
-    LandingFolder,
-    LandingGuarantee,
-    Received,
-    Reception,
-    TcpListener,
-    TcpSocket,
-    Websocket,
-)
-from streaming.sources.source import (
-    Memory,
-    PayloadPart,
-    Reading,
-    Source,
-    SourceBacklog,
-    SourceComparison,
-    Taken,
-    backlog_numbers,
-    by_unit,
-    largest_partitions,
-)
-from streaming.sources.table import Table, UnitTable, check_has_side, unit_table_of
-from streaming.sources.then import Then
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.sources.file_payloads import CsvRecords
+    from streaming.sources.files import Files
+    from streaming.sources.generator import Generator, noise
+    from streaming.sources.kafka import CommittedOffsets, Kafka
+    from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
+    from streaming.sources.receivers import (
+        Connector,
+        HttpPoll,
+        LandingFolder,
+        LandingGuarantee,
+        Received,
+        Reception,
+        TcpListener,
+        TcpSocket,
+        Websocket,
+    )
+    from streaming.sources.source import (
+        Memory,
+        PayloadPart,
+        Reading,
+        Source,
+        SourceBacklog,
+        SourceComparison,
+        Taken,
+        backlog_numbers,
+        by_unit,
+        largest_partitions,
+    )
+    from streaming.sources.table import Table, UnitTable, check_has_side, unit_table_of
+    from streaming.sources.then import Then
+
+make_front(__name__)

@@ -6,14 +6,16 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from streaming.base import F
 from streaming.sources.landed_files import first_names, relative_path, vanished
 from streaming.sources.source import Memory, Reading, Taken
 from streaming.tables import storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 CONTENT = "content"
 """Field of `_origin`: a digest of the file's bytes, in hexadecimal digits."""

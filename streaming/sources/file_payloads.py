@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyarrow import NativeFile, fs
-from pyspark.sql import DataFrame
 
 from streaming.base import DeclarationError, check_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _UTF8 = "utf-8"
 _BOM = codecs.BOM_UTF8

@@ -7,14 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
 from pyarrow import fs
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError, check_number, to_micros
+from streaming.base import DeclarationError, F, SourceError, check_number, to_micros
 from streaming.lake import Lake
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
 from streaming.sources.file_lines import OF_ONE_TASK, shared_out
@@ -52,6 +50,9 @@ from streaming.spark import (
     visible_files,
 )
 from streaming.tables import storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 

@@ -10,18 +10,17 @@ from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
 from math import cos, log, pi, sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
-from streaming.base import DeclarationError, SourceError, from_micros, to_micros, utc_now
+from streaming.base import DeclarationError, F, SourceError, T, from_micros, to_micros, utc_now
 from streaming.lake import Lake
 from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
 from streaming.sources.source import Memory, SourceBacklog, SourceChange, SourceComparison
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _WORD = 8
 _Row = Mapping[str, Any] | str | bytes | None
@@ -200,14 +199,14 @@ class GeneratorReader(OffsetReader):
         self._now = now
 
     @property
-    def schema(self) -> StructType:
+    def schema(self) -> T.StructType:
         """The payload, and the origin."""
-        return StructType(
+        return T.StructType(
             [
-                StructField("_raw", BinaryType()),
-                StructField("task", IntegerType()),
-                StructField("offset", LongType()),
-                StructField("due", TimestampType()),
+                T.StructField("_raw", T.BinaryType()),
+                T.StructField("task", T.IntegerType()),
+                T.StructField("offset", T.LongType()),
+                T.StructField("due", T.TimestampType()),
             ]
         )
 
@@ -238,6 +237,8 @@ class GeneratorReader(OffsetReader):
 
     def read(self, piece: _Piece) -> Iterator[pa.RecordBatch]:
         task, first, end, began = piece
+        from pyspark.sql.pandas.types import to_arrow_schema
+
         schema = to_arrow_schema(self.schema, timezone="UTC")
         for start in range(first, end, _ROWS_AT_ONCE):
             offsets = range(start, min(start + _ROWS_AT_ONCE, end))

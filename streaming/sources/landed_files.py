@@ -16,17 +16,20 @@ from fnmatch import translate
 from hashlib import blake2b
 from heapq import heappop, heappush
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
 from pyarrow import fs
-from pyspark.sql import SparkSession
 
 from streaming.base import DeclarationError, SourceError, check_tuple
 from streaming.sources.file_payloads import FileBounds
 from streaming.sources.source import SourceBacklog
 from streaming.spark import FileInfo, TakenFile, file_at, is_visible, newest_compaction, planned, taken_entry
 from streaming.tables import storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _NAMED = 5
 _OF_PATHS = "/!$&'()*+,;=:@~"

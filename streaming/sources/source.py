@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from streaming.base import SourceError
+from streaming.base import F, SourceError
 from streaming.lake import Lake
 from streaming.spark import JarGroup
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Memory = Mapping[str, Any]
 """The memory of a source of what it has given, as JSON values; it is kept in the commit of each batch."""
@@ -128,7 +129,7 @@ class PayloadPart(ABC):
         """The payloads, with the columns `_raw` (binary) and `_origin`, in batches of bounded size."""
 
 
-Remember = Callable[[Callable[[], DataFrame], Mapping[str, int]], Memory]
+Remember = Callable[[Callable[[], "DataFrame"], Mapping[str, int]], Memory]
 """Gives what a source remembers once a batch is committed, by what reads the rows as they were written, and by their
 number in each source partition."""
 

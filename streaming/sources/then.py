@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from streaming.base import DeclarationError, SourceError, check_type
+from streaming.base import DeclarationError, F, SourceError, check_type
 from streaming.lake import Lake
 from streaming.sources.generator import Generator
 from streaming.sources.kafka import Kafka
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
 from streaming.spark import JarGroup
 from streaming.tables import storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _HISTORY, _LIVE = "history", "live"
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from streaming.base import F, names_in
 
-from streaming.base import names_in
+if TYPE_CHECKING:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import Column, DataFrame
 
 _TRY = "org.apache.spark.sql.catalyst.expressions.TryEval"
 _COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils"
@@ -36,11 +34,15 @@ def guarded(value: Column, beside: str) -> Column:
 
 def column_of(expression: Any) -> Column:
     """The column that an expression of Spark's own is."""
+    from pyspark.sql import Column
+
     return Column(getattr(java_classes(), _COLUMNS).column(expression))
 
 
 def java_classes() -> Any:
     """The classes of the JVM that runs Spark."""
+    from pyspark import SparkContext
+
     context: Any = SparkContext._active_spark_context
     return context._jvm
 
@@ -102,6 +104,8 @@ def row_values(aggregate: str) -> list[Column]:
     An argument behind a filter is null for the rows that the filter leaves out. Casts that Spark adds to an argument,
     such as of text to a number, are not part of it.
     """
+    from pyspark.sql import SparkSession
+
     session: Any = SparkSession.active()
     state = session._jsparkSession.sessionState()
     return list(_values_in(state.sqlParser().parseExpression(aggregate), state.catalog()))
@@ -130,6 +134,8 @@ def _values_of(arguments: list[Any], condition: Any) -> Iterator[Column]:
 
 
 def _puts_rows_together(node: Any, catalog: Any) -> bool:
+    from py4j.protocol import Py4JJavaError
+
     name = java_classes().org.apache.spark.sql.catalyst.FunctionIdentifier(node.nameParts().last())
     try:
         return bool(catalog.lookupFunctionInfo(name).getGroup() == "agg_funcs")

@@ -17,13 +17,14 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from streaming.base import JarError, SettingsError, StreamingError
 from streaming.spark.java import require_java
 from streaming.tables import s3
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger("tidemark")
 

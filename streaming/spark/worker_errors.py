@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import PythonException
-
 from streaming.base import FunctionError, TidemarkError
 
 _UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n(?P<sql>[^\n]*)\n(?P<before> *)(?P<marks>\^+)")
@@ -51,6 +49,8 @@ def function_errors() -> Iterator[None]:
     Raises:
         FunctionError: instead of Spark's error.
     """
+    from pyspark.errors import PythonException
+
     try:
         yield
     except PythonException as error:

@@ -1,20 +1,28 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
-from streaming.tables import delta, history, s3, storage
-from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
-from streaming.tables.delta import attempts, nullable
-from streaming.tables.file_index import FileIndex
-from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of
-from streaming.tables.rewritten import (
-    Split,
-    TakenOut,
-    bounded_columns,
-    days_of,
-    forget_days,
-    rows_of,
-    take_out,
-    take_out_days,
-    to_be_taken,
-)
-from streaming.tables.storage import location
-from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.tables import delta, history, s3, storage
+    from streaming.tables.arrow import arrow_schema_of, rows_of
+    from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
+    from streaming.tables.delta import attempts, nullable
+    from streaming.tables.file_index import FileIndex
+    from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of
+    from streaming.tables.rewritten import (
+        Split,
+        TakenOut,
+        bounded_columns,
+        days_of,
+        forget_days,
+        rows_on,
+        take_out,
+        take_out_days,
+        to_be_taken,
+    )
+    from streaming.tables.storage import location
+    from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted
+
+make_front(__name__)

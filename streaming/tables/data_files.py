@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from streaming.base import DAY, MILLISECOND
+from streaming.base import DAY, MILLISECOND, F, T
 from streaming.tables.storage import files_of, make_folder, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 """The name of the folder of rows without a day."""
@@ -256,14 +256,14 @@ def read_files(
     `skip_pages`: look in each file's index for the pages that may pass a filter, which a small file costs more than it
     saves, and without literals in the filter finds nothing.
     """
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
     return read_paths(spark, uri, schema, table.metadata().partition_columns, paths, skip_pages=skip_pages)
 
 
 def read_paths(
     spark: SparkSession,
     uri: str,
-    schema: StructType,
+    schema: T.StructType,
     partitioned: Sequence[str],
     paths: Sequence[str],
     *,
@@ -272,7 +272,7 @@ def read_paths(
     """As `read_files`, of files that need be in no commit, with the columns of `schema`."""
     if not paths:
         return spark.createDataFrame([], schema)
-    stored = StructType([field for field in schema.fields if field.name not in partitioned])
+    stored = T.StructType([field for field in schema.fields if field.name not in partitioned])
     rows = (
         spark.read.schema(stored)
         # Spark would look for partition columns in the paths, and refuses folders of several writes.

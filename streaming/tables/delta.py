@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,15 +22,16 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError
+from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError, T
 from streaming.tables import s3, storage
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
 """The newest format that this release reads and writes.
@@ -102,9 +103,9 @@ def version_of(uri: str) -> int | None:
     return None if (table := open_table(uri)) is None else table.version()
 
 
-def schema_of(uri: str) -> StructType:
+def schema_of(uri: str) -> T.StructType:
     """The columns of an existing table."""
-    return StructType.fromJson(json.loads(opened(uri).schema().to_json()))
+    return T.StructType.fromJson(json.loads(opened(uri).schema().to_json()))
 
 
 def opened_or_created(
@@ -137,7 +138,7 @@ def opened_or_created(
 
 def create(
     uri: str,
-    schema: StructType,
+    schema: T.StructType,
     *,
     append_only: bool,
     description: str,
@@ -157,7 +158,7 @@ def create(
     )
 
 
-def widen(uri: str, schema: StructType) -> None:
+def widen(uri: str, schema: T.StructType) -> None:
     """Add the columns of `schema` that the table at `uri` lacks; its rows read null there.
 
     Raises:
@@ -169,7 +170,7 @@ def widen(uri: str, schema: StructType) -> None:
         table.alter.add_columns(added)
 
 
-def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field]:
+def added_columns(table: DeltaTable, schema: T.StructType, uri: str) -> list[Field]:
     """The columns to add to the table at `uri`, so that it can take rows of `schema`; all are nullable, in order.
 
     They are those that the table does not have, and structs, also within arrays and structs, with fields that the
@@ -179,7 +180,7 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
     Raises:
         LogError: the table has a column of that name, whose case does not count in Delta, with another type.
     """
-    stored = StructType.fromJson(json.loads(table.schema().to_json()))
+    stored = T.StructType.fromJson(json.loads(table.schema().to_json()))
     there = {column.name.lower(): column for column in stored.fields}
     lacking = []
     for new in nullable(schema).fields:
@@ -199,13 +200,13 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
                 "checkpoint away. Nothing was written."
             )
         if merged != existing.dataType:
-            lacking.append(Field.from_json(StructField(new.name, merged).json()))
+            lacking.append(Field.from_json(T.StructField(new.name, merged).json()))
     return lacking
 
 
-def _merged_type(one: DataType, other: DataType) -> DataType | None:
+def _merged_type(one: T.DataType, other: T.DataType) -> T.DataType | None:
     """The type that has the fields of both, those of `one` first; None where they differ in anything else."""
-    if isinstance(one, StructType) and isinstance(other, StructType):
+    if isinstance(one, T.StructType) and isinstance(other, T.StructType):
         names = {each.name.lower(): each for each in one.fields}
         both = dict(names)
         for each in other.fields:
@@ -216,16 +217,16 @@ def _merged_type(one: DataType, other: DataType) -> DataType | None:
             type_ = _merged_type(before.dataType, each.dataType) if before.name == each.name else None
             if type_ is None:
                 return None
-            both[each.name.lower()] = StructField(each.name, type_)
-        return StructType(list(both.values()))
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+            both[each.name.lower()] = T.StructField(each.name, type_)
+        return T.StructType(list(both.values()))
+    if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
         elements = _merged_type(one.elementType, other.elementType)
-        return None if elements is None else ArrayType(elements)
+        return None if elements is None else T.ArrayType(elements)
     # Structs within a map get no new fields, because delta-rs could then not read the old files.
     return one if one == other else None
 
 
-def nullable(schema: StructType) -> StructType:
+def nullable(schema: T.StructType) -> T.StructType:
     """`schema` as a table keeps it: everything may be null at every level, and no field has metadata."""
 
     def relaxed(node: Any) -> Any:
@@ -237,7 +238,7 @@ def nullable(schema: StructType) -> StructType:
         document |= {key: True for key in ("nullable", "containsNull", "valueContainsNull") if key in node}
         return {**document, "metadata": {}} if "metadata" in node else document
 
-    return StructType.fromJson(relaxed(json.loads(schema.json())))
+    return T.StructType.fromJson(relaxed(json.loads(schema.json())))
 
 
 def partition_of(columns: Sequence[str]) -> list[str]:
@@ -322,7 +323,7 @@ class Staged:
 
     uri: str
     rows: int
-    schema: StructType
+    schema: T.StructType
     _table: DeltaTable
     _actions: Sequence[AddAction | RemoveAction]
     _replaces: Sequence[tuple[str, str, Any]] | None = None
@@ -431,7 +432,7 @@ def stage(
 def stage_rows(
     uri: str,
     rows: pa.Table,
-    schema: StructType,
+    schema: T.StructType,
     *,
     statistics: Sequence[str] = (),
     replaces: Sequence[tuple[str, str, Any]] | None = None,
@@ -454,7 +455,7 @@ def _is_day(days: pa.ChunkedArray, day: date | None) -> pa.ChunkedArray:
     return pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day))
 
 
-def staged_files(uri: str, table: DeltaTable, schema: StructType, files: Sequence[TaskFile]) -> Staged:
+def staged_files(uri: str, table: DeltaTable, schema: T.StructType, files: Sequence[TaskFile]) -> Staged:
     """The `files` that tasks have written into the folder of an open table, with the columns of `schema`."""
     return Staged(uri, sum(file.rows for file in files), schema, table, [file.action() for file in files])
 

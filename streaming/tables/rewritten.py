@@ -7,17 +7,18 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from streaming.base import DAY
+from streaming.base import DAY, F
 from streaming.tables.data_files import added_files, read_files
 from streaming.tables.delta import Mark, attempts, commit_properties, open_table, opened, write_checksum
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _FILE = "_file"
 
@@ -178,7 +179,7 @@ def days_of(uri: str, version: int | None = None) -> set[date]:
     return {day for day in days if day is not None}
 
 
-def rows_of(table: DeltaTable, days: Collection[date]) -> int:
+def rows_on(table: DeltaTable, days: Collection[date]) -> int:
     """The number of rows that an open table has of some days."""
     files = table.get_add_actions(flatten=True)
     of_each = zip(files[f"partition.{DAY}"].to_pylist(), files["num_records"].to_pylist(), strict=True)

@@ -1,29 +1,36 @@
 """Windowed results: first results, updates, open windows, corrections, and what is current."""
 
-from streaming.views.computation import Computation, computation_of, is_closed, until
-from streaming.views.corrections import (
-    correct,
-    correction,
-    logs_of,
-    pending,
-    plan,
-    read_corrections,
-)
-from streaming.views.current import current_results, current_with_reasons, pinned_windows
-from streaming.views.operator import OverWindowsRuntime, WindowedRuntime
-from streaming.views.partial_results import PartialColumns, rows_as_partial
-from streaming.views.results import (
-    aggregate,
-    as_batch,
-    assign,
-    group,
-    has_days,
-    kind_of,
-    late_pairs,
-    late_rows,
-    pairs,
-    possible_bounds,
-    possible_pairs,
-    read_first,
-)
-from streaming.views.updates import read_updates, updated_through
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.views.computation import Computation, computation_of, is_closed, until
+    from streaming.views.corrections import (
+        correct,
+        correction,
+        logs_of,
+        pending,
+        plan,
+        read_corrections,
+    )
+    from streaming.views.current import current_results, current_with_reasons, pinned_windows
+    from streaming.views.operator import OverWindowsRuntime, WindowedRuntime
+    from streaming.views.partial_results import PartialColumns, rows_as_partial
+    from streaming.views.results import (
+        aggregate,
+        as_batch,
+        assign,
+        group,
+        has_days,
+        kind_of,
+        late_pairs,
+        late_rows,
+        pairs,
+        possible_bounds,
+        possible_pairs,
+        read_first,
+    )
+    from streaming.views.updates import read_updates, updated_through
+
+make_front(__name__)

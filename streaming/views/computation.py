@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property, reduce, singledispatch
+from functools import cached_property, reduce
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, WINDOW, DeclarationError, literal
+from streaming.base import AT, BATCH, DAY, ORIGIN, WINDOW, DeclarationError, by_kind, literal
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, valid
@@ -139,7 +139,7 @@ class WindowAnalysis(Analysis[OverWindows]):
         return nullable(kind_of(self.of).group(self.computation.pairs(self.inputs), self.of.by, of_rows).schema)
 
 
-@singledispatch
+@by_kind
 def computation_of(operator: OverWindows) -> Computation[Any]:
     """The computation of the operator; `computation_of.register` adds a kind.
 

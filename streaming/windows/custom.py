@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
-from streaming.base import LAST_MILLISECOND, MICROSECOND, interval
+from streaming.base import LAST_MILLISECOND, MICROSECOND, F, interval
 from streaming.windows.window import Window, length, rows_around
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)

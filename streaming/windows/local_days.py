@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
-from streaming.base import DeclarationError
+from streaming.base import DeclarationError, F
 from streaming.windows.window import AtMostOneWindow, window_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)

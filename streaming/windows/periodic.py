@@ -6,12 +6,22 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from math import gcd
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
-from streaming.base import EPOCH, FIRST_INSTANT, MICROSECOND, DeclarationError, date_literal, interval, signed_interval
+from streaming.base import (
+    EPOCH,
+    FIRST_INSTANT,
+    MICROSECOND,
+    DeclarationError,
+    F,
+    date_literal,
+    interval,
+    signed_interval,
+)
 from streaming.windows.window import AtMostOneWindow, Window, length, micros, window_of_micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _SEQUENCE_FROM = 8
 """From how many windows a row on they are a sequence: of an array with an expression each, a row with 60 windows takes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
-from streaming.base import MICROSECOND, DeclarationError, interval
+from streaming.base import MICROSECOND, DeclarationError, F, interval
 from streaming.windows.window import MOST_REACH, AtMostOneWindow, length, micros, rows_around, window_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)

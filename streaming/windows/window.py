@@ -9,20 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Literal
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Literal
 
 from streaming.base import (
     MICROSECOND,
     DeclarationError,
+    F,
     date_literal,
     earlier,
     interval,
     signed_interval,
     to_micros,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 MOST_REACH = timedelta(days=99 * 365)
 """The furthest a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""

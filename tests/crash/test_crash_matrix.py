@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.reports.publication import outdated_files, read_publication, read_report
 from streaming import Lake
-from streaming.log.ingest import QUERY
+from streaming.log.batches import QUERY
 from streaming.views.corrections import plan
 from tests.support.crash import POINTS, TORN, crash, end
 from tests.support.instants import NOW

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from streaming import Lake, drain
 from streaming.audit.laws import audit
 from streaming.operations.repair import repair
-from streaming.operations.retention import retained_days
+from streaming.operations.retained_days import retained_days
 from streaming.operators.runtime import runtime_of
 from streaming.tables import delta
 from tests.support.crash import crash

@@ -12,9 +12,10 @@ import pyarrow as pa
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
+from streaming.base import REVISION
 from streaming.sinks.kafka.client import TopicReader
 from streaming.sinks.kafka.records import BY_KEY, Encode, Layout, Record, records_of
-from streaming.sinks.sink import REVISION, Comparison, Delivered, NumberedBatch
+from streaming.sinks.sink import Comparison, Delivered, NumberedBatch
 
 _BYTES = 8
 _NAMED = 5

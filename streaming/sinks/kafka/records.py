@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from streaming.base import REASON, REVISION
 from streaming.kafka import can_name_a_topic
 from streaming.sinks.encoding import contents, instant_text, json_objects, json_values, plain_texts
-from streaming.sinks.sink import CHANGE, DELETE, REASON, REVISION, TIME, NumberedBatch, RefusedRow
+from streaming.sinks.sink import CHANGE, DELETE, TIME, NumberedBatch, RefusedRow
 
 BY_KEY = -1
 """The partition of a record whose key says where it goes."""

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
-from streaming.base import CheckpointError, SourceError
+from streaming.base import CheckpointError, F, SourceError
 from streaming.kafka import ClientOptions, for_tasks
 from streaming.lake import Lake
 from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, Records, read_directly, shared_out
@@ -33,6 +31,8 @@ from streaming.sources.source import Memory, Reading, Taken
 from streaming.spark import query_id
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
     from streaming.sources.kafka.client import KafkaClient
 
 

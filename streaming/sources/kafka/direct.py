@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import LAST_MILLISECOND, SourceError, to_micros
 from streaming.sources.kafka.memory import Partition, Range, name_of, words
@@ -21,6 +20,7 @@ from streaming.sources.source import PayloadPart
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
+    from pyspark.sql import DataFrame, SparkSession
 
 LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000
 """The last millisecond of the year 9999."""

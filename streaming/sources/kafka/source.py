@@ -9,10 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from streaming.base import DeclarationError, FrozenMapping, SourceError, check_tuple, needs
+from streaming.base import DeclarationError, F, FrozenMapping, SourceError, check_tuple, needs
 from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark, left_to_java
 from streaming.lake import Lake
 from streaming.sources.kafka.batch import take_batch
@@ -31,6 +28,8 @@ from streaming.sources.source import Memory, Reading, Source, SourceBacklog, Sou
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id, raised_in_workers
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
     from streaming.sources.kafka.client import KafkaClient
 
 

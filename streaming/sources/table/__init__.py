@@ -1,4 +1,11 @@
 """Delta tables as sources: another stream's log, what an operator writes, or any other."""
 
-from streaming.sources.table.placed import UnitTable, check_has_side, unit_table_of
-from streaming.sources.table.source import Table
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.sources.table.placed import UnitTable, check_has_side, unit_table_of
+    from streaming.sources.table.source import Table
+
+make_front(__name__)

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.types import BooleanType, StructField, StructType
 
-from streaming.base import EPOCH, MILLISECOND, SourceError, canonical, python_values
+from streaming.base import EPOCH, MILLISECOND, SourceError, T, canonical, python_values
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.units import batches, origin_fields
 from streaming.sources.table.versions import FILE, VERSION, written_at
@@ -33,17 +32,17 @@ class ChangeReader(OffsetReader):
     row once, as it is in the end. Both have to be there still.
     """
 
-    def __init__(self, uri: str, table: str, columns: StructType, key: tuple[str, ...]) -> None:
+    def __init__(self, uri: str, table: str, columns: T.StructType, key: tuple[str, ...]) -> None:
         self._uri = uri
         self._table = table
         self._columns = columns
         self._key = key
 
     @property
-    def schema(self) -> StructType:
+    def schema(self) -> T.StructType:
         """The origin, and the row itself as `payload`, with whether it was removed."""
-        payload = StructType([*self._columns.fields, StructField(REMOVED, BooleanType())])
-        return StructType([*origin_fields(), StructField("payload", payload)])
+        payload = T.StructType([*self._columns.fields, T.StructField(REMOVED, T.BooleanType())])
+        return T.StructType([*origin_fields(), T.StructField("payload", payload)])
 
     @property
     def rows_per_batch(self) -> int:

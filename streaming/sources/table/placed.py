@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 from deltalake import DeltaTable
 
-from streaming.base import DeclarationError, from_micros
+from streaming.base import DeclarationError, by_kind, from_micros
 from streaming.lake import Lake
 
 BEGIN = -(2**62)
@@ -76,7 +75,7 @@ def check_has_side(of: str, kind: str, side: str, outputs: Iterable[str]) -> Non
         )
 
 
-@singledispatch
+@by_kind
 def unit_table_of(of: Any, lake: Lake, side: str) -> UnitTable:
     """The rows of `of` that a stream may follow: those of a stream's log, or what the runtime of an operator says.
 

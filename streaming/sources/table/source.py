@@ -8,14 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from streaming.base import DeclarationError, SourceError, check_tuple
+from streaming.base import DeclarationError, F, SourceError, T, check_tuple
 from streaming.lake import Lake
 from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
 from streaming.sources.source import Memory, SourceBacklog, SourceChange, SourceComparison
@@ -25,6 +22,9 @@ from streaming.sources.table.units import ROWS, UNIT, UnitIndex, UnitReader, pat
 from streaming.sources.table.versions import FILE, NO_SNAPSHOT, SNAPSHOT, VERSION, VersionReader
 from streaming.spark import JarGroup, exact_json, storage_jars
 from streaming.tables import delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _NAMED = 5
 _TABLE, _GENERATION, _OFFSETS = "table", "generation", "offsets"
@@ -438,7 +438,7 @@ def _version_words(begins: Offsets, ends: Offsets) -> str:
     return f"version {last}" if last <= first else f"versions {first} to {last}"
 
 
-def _payload(table: DeltaTable) -> StructType:
+def _payload(table: DeltaTable) -> T.StructType:
     """The columns that are rows' own, of those of an open table."""
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    return StructType([field for field in schema.fields if not field.name.startswith("_")])
+    schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
+    return T.StructType([field for field in schema.fields if not field.name.startswith("_")])

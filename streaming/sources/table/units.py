@@ -15,10 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from streaming.base import DAY, MICROSECOND, MILLISECOND, to_micros
+from streaming.base import DAY, MICROSECOND, MILLISECOND, T, to_micros
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.placed import BEGIN, UnitTable
 from streaming.tables import delta, storage
@@ -131,8 +129,10 @@ def _positions(units: pa.ChunkedArray) -> pa.Array:
     return pa.array(np.arange(len(numbers)) - np.searchsorted(numbers, numbers, side="left"), pa.int64())
 
 
-def batches(schema: StructType, columns: dict[str, pa.ChunkedArray | pa.Array]) -> Iterator[pa.RecordBatch]:
+def batches(schema: T.StructType, columns: dict[str, pa.ChunkedArray | pa.Array]) -> Iterator[pa.RecordBatch]:
     """The columns as Spark wants them, cast to `schema`."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     wanted = to_arrow_schema(schema, timezone="UTC")
     table = pa.table([_cast(columns[field.name], field.type) for field in wanted], schema=wanted)
     yield from table.combine_chunks().to_batches(max_chunksize=_ROWS_AT_ONCE)
@@ -157,11 +157,11 @@ def _leaves(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
             yield pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
 
 
-def origin_fields() -> list[StructField]:
+def origin_fields() -> list[T.StructField]:
     """The fields of `_origin`: they are the same for a table that is read by its versions."""
-    numbers = [StructField(name, LongType()) for name in ("unit", "position")]
-    times = [StructField(name, TimestampType()) for name in ("written", "at")]
-    return [StructField("table", StringType()), *numbers, *times]
+    numbers = [T.StructField(name, T.LongType()) for name in ("unit", "position")]
+    times = [T.StructField(name, T.TimestampType()) for name in ("written", "at")]
+    return [T.StructField("table", T.StringType()), *numbers, *times]
 
 
 class UnitReader(OffsetReader):
@@ -170,7 +170,7 @@ class UnitReader(OffsetReader):
     The newest unit of the table is whole: each is written in one commit, and none gets a row later.
     """
 
-    def __init__(self, rows: UnitTable, table: str, columns: StructType, rows_per_batch: int) -> None:
+    def __init__(self, rows: UnitTable, table: str, columns: T.StructType, rows_per_batch: int) -> None:
         self._rows = rows
         self._table = table
         self._columns = columns
@@ -184,9 +184,9 @@ class UnitReader(OffsetReader):
         return UnitIndex(self._rows)
 
     @property
-    def schema(self) -> StructType:
+    def schema(self) -> T.StructType:
         """The origin, and the row itself as `payload`."""
-        return StructType([*origin_fields(), StructField("payload", self._columns)])
+        return T.StructType([*origin_fields(), T.StructField("payload", self._columns)])
 
     @property
     def rows_per_batch(self) -> int:

@@ -11,9 +11,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
-from streaming.base import EPOCH, MILLISECOND, SourceError
+from streaming.base import EPOCH, MILLISECOND, SourceError, T
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.units import batches, open_parquet, origin_fields, read_columns
 from streaming.tables import delta, history, storage
@@ -47,7 +46,7 @@ class VersionReader(OffsetReader):
     Without `start` first all that there is when a query begins.
     """
 
-    def __init__(self, uri: str, table: str, columns: StructType, rows_per_batch: int, start: int | None) -> None:
+    def __init__(self, uri: str, table: str, columns: T.StructType, rows_per_batch: int, start: int | None) -> None:
         self._uri = uri
         self._table = table
         self._columns = columns
@@ -57,9 +56,9 @@ class VersionReader(OffsetReader):
         self._known: dict[tuple[int, bool], list[VersionFile]] = {}
 
     @property
-    def schema(self) -> StructType:
+    def schema(self) -> T.StructType:
         """The origin, and the row itself as `payload`."""
-        return StructType([*origin_fields(), StructField("payload", self._columns)])
+        return T.StructType([*origin_fields(), T.StructField("payload", self._columns)])
 
     @property
     def rows_per_batch(self) -> int:
@@ -182,9 +181,9 @@ class VersionReader(OffsetReader):
         return files
 
 
-def _partition_value(text: str | None, type_: DataType) -> str | None:
+def _partition_value(text: str | None, type_: T.DataType) -> str | None:
     """The text of a partition as Arrow reads it: nothing stands for null, and a bare instant is one of UTC."""
-    if text and isinstance(type_, TimestampType) and not _HAS_OFFSET.search(text):
+    if text and isinstance(type_, T.TimestampType) and not _HAS_OFFSET.search(text):
         return f"{text}Z"
     return text or None
 

@@ -13,13 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from docs.examples import temperature_jumps
+from platform_assets.cli import show
 from platform_assets.cli.context import console
+from platform_assets.cli.selection import Selection
 from platform_assets.demo.pipelines.flights import pipeline
 from streaming.lake.lake import Lake
+from streaming.reading import stored_rows
 from tests.platform_assets.conftest import Typed
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
 from tests.support.feeds import readings
 from tests.support.runs import run
+from tests.support.written_lake import write_flights
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,25 @@ def test_json_lines_have_every_row_and_csv_reads_back_the_same(typed: Typed) -> 
     assert [(cell["window_start"], cell["flights"]) for cell in cells] == [
         (row["window_start"], str(row["flights"])) for row in rows
     ]
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv", "--limit 3"])
+@pytest.mark.parametrize("what", ["current", "first", "log", "log --as-of 1", "first --as-of 1", "rejected", "clock"])
+def test_rows_are_the_same_whether_spark_reads_them_or_nobody_does(
+    what: str, form: str, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as here:
+        here.setattr(show, "_show_computed", lambda *_: pytest.fail("Spark was asked"))
+        without_spark = typed(f"show flights {what} {form}")
+    monkeypatch.setattr(show, "_show_stored", lambda *_: False)
+    assert without_spark == typed(f"show flights {what} {form}")
+
+
+def test_the_table_of_what_is_current_is_shown_where_there_is_one(tmp_path: Path) -> None:
+    rows = stored_rows(write_flights(Lake(str(tmp_path))), pipeline, pipeline.operator())
+    assert rows is not None
+    chosen = Selection(columns="flights,_corrected", where="origin = 'LGA'").of_stored(rows)
+    assert chosen.table().to_pylist() == [{"flights": 7, "_corrected": True}]
 
 
 def test_a_field_of_a_column_is_a_column_named_after_it(typed: Typed) -> None:

@@ -125,7 +125,8 @@ def test_the_latest_row_per_key_is_state_and_those_before_it_are_history() -> No
 
 
 def test_every_piece_takes_on_error_as_a_keyed_function_does() -> None:
-    pieces = {name: piece for name, piece in vars(keyed_room).items() if isfunction(piece) and _makes_keyed(piece)}
+    named = {name: getattr(keyed_room, name) for name in dir(keyed_room)}
+    pieces = {name: piece for name, piece in named.items() if isfunction(piece) and _makes_keyed(piece)}
     assert pieces.keys() == DECLARED.keys()
     default = next(field.default for field in fields(Keyed) if field.name == "on_error")
     assert {signature(piece).parameters["on_error"].default for piece in pieces.values()} == {default}

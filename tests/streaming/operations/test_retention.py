@@ -35,7 +35,8 @@ from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.rows import Person
 from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
-from streaming.operations.retention import Dropped, drop_days, retained_days
+from streaming.operations.retained_days import retained_days
+from streaming.operations.retention import Dropped, drop_days
 from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain

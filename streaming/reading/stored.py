@@ -1,0 +1,315 @@
+"""Rows of the lake that lie in a table as they are read, so that nobody has to compute them.
+
+What an operator shows is found by its kind: `stored_rows`. All else that it shows is computed by Spark, from the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial, singledispatch
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from streaming.base import (
+    AT,
+    BATCH,
+    COPY,
+    DAY,
+    ORIGIN,
+    REASON,
+    RETRACTED,
+    REVISION,
+    FrozenMapping,
+    NoVersionError,
+)
+from streaming.declare import (
+    CORRECTIONS,
+    CURRENT,
+    DEAD,
+    ELEMENT,
+    FAILED,
+    FIRST,
+    OPEN,
+    PENDING,
+    SUBSCRIPTIONS,
+    UNMATCHED,
+    UPDATES,
+    Enriched,
+    Joined,
+    Keyed,
+    Operator,
+    OverWindows,
+    Pipeline,
+    Selected,
+    Stream,
+    TwoSided,
+    Windowed,
+    corrections_of,
+)
+from streaming.lake import Lake
+from streaming.log import REPAIRS, check_as_of, head
+from streaming.operators import Progress, check_followed, open_side, version_read
+from streaming.tables import delta, rows_of
+
+if TYPE_CHECKING:
+    from pyarrow import dataset as ds
+
+_CORRECTED = "_corrected"
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of one table, as they are shown: these `columns`, where the SQL `condition` is true, in this `order`.
+
+    `computed` are those of the columns that the table does not have, each a boolean, with its SQL. All SQL is DuckDB's,
+    in which the table is called `rows`.
+    """
+
+    source: ds.Dataset | pa.Table
+    columns: tuple[str, ...]
+    order: tuple[str, ...] = ()
+    condition: str = "true"
+    computed: Mapping[str, str] = field(default_factory=lambda: FrozenMapping({}))
+
+    @classmethod
+    def of(cls, table: DeltaTable, order: Iterable[str] = ()) -> StoredRows:
+        """All rows and columns of an open table."""
+        source = rows_of(table)
+        return cls(source, tuple(source.schema.names), tuple(order))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        of = self.source.schema
+        return pa.schema(
+            [pa.field(name, pa.bool_()) if name in self.computed else of.field(name) for name in self.columns]
+        )
+
+
+Found = Callable[[], StoredRows | None]
+"""Finds rows; None where they are not stored, or not there."""
+
+
+def stored_rows(lake: Lake, pipeline: Pipeline, operator: Operator, what: str = CURRENT) -> StoredRows | None:
+    """The rows that `tidemark show` prints by the name `what`, where a table has them; None where Spark must say.
+
+    Raises:
+        LogError: the lake is read as of a batch of which nobody knows any more what there was.
+        OperatorError: the operator does not follow the logs so far yet.
+    """
+    found = {**_of_operator(operator, lake), **_of_pipeline(lake, pipeline, operator.reads[0])}.get(what)
+    try:
+        return None if found is None else found()
+    except NoVersionError:
+        return None
+
+
+def names_of_operator(lake: Lake, operator: Operator) -> tuple[str, ...]:
+    """The names of what may be stored of an operator."""
+    return tuple(_of_operator(operator, lake))
+
+
+def names_of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> tuple[str, ...]:
+    """The names of what may be stored of a stream, and of the pipeline's deliveries and receivers."""
+    return tuple(_of_pipeline(lake, pipeline, stream))
+
+
+def _of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> dict[str, Found]:
+    now = lake.cut is None
+    dead = {
+        each.table_name(DEAD): partial(_whole, lake.table(each, DEAD), ("generation", "batch", "position"))
+        for each in pipeline.deliveries
+        if now
+    }
+    subscriptions = {
+        each.table_name(SUBSCRIPTIONS): partial(_whole, lake.table(each, SUBSCRIPTIONS), ("first_seen",))
+        for each in pipeline.receivers
+        if now and each.subscriptions is not None
+    }
+    return {"log": partial(_log, lake, stream), "rejected": partial(_rejected, lake, stream), **dead, **subscriptions}
+
+
+def _whole(uri: str, order: tuple[str, ...]) -> StoredRows | None:
+    table = delta.open_table(uri)
+    return None if table is None else StoredRows.of(table, order)
+
+
+def _log(lake: Lake, stream: Stream) -> StoredRows | None:
+    table = delta.open_table(lake.log(stream))
+    if table is None:
+        return None
+    check_as_of(lake, stream)
+    return _through(StoredRows.of(table, (BATCH, ORIGIN)), lake.batch_read(stream))
+
+
+def _rejected(lake: Lake, stream: Stream) -> StoredRows | None:
+    """The rejected rows of which no valid row says that it repairs them."""
+    log = _log(lake, stream)
+    if log is None:
+        return None
+    place = [each.name for each in log.schema.field(ORIGIN).type if each.name != REPAIRS]
+    same = " and ".join(f'(r."{ORIGIN}"."{name}" is not distinct from rows."{ORIGIN}"."{name}")' for name in place)
+    repaired = (
+        f'select 1 from rows r where r."{DAY}" is not null and r."{ORIGIN}"."{REPAIRS}" = rows."{BATCH}" and {same}'
+    )
+    # A repair that came after the batch as of which the log is read is none yet.
+    until = log.condition.replace("rows.", "r.")
+    condition = (
+        f'{log.condition} and "{DAY}" is null and "_rejected" is not null and not exists ({repaired} and {until})'
+    )
+    return replace(log, columns=(BATCH, "_rejected", "_raw", ORIGIN), order=(BATCH,), condition=condition)
+
+
+def _through(rows: StoredRows, newest: int | None) -> StoredRows:
+    """Those of the batches up to the newest one that is read."""
+    return rows if newest is None else replace(rows, condition=f'rows."{BATCH}" <= {newest}')
+
+
+@singledispatch
+def _of_operator(operator: Operator, lake: Lake) -> dict[str, Found]:
+    """The tables of an operator that are read as they are, by the names under which `tidemark show` has them."""
+    return {}
+
+
+@_of_operator.register
+def _(operator: Windowed, lake: Lake) -> dict[str, Found]:
+    order = ("window_start", *operator.by)
+    opened = {OPEN: partial(_now, lake, operator, OPEN, order)}
+    return {**_over_windows(operator, lake), UPDATES: partial(_updates, lake, operator, (*order, BATCH)), **opened}
+
+
+@_of_operator.register
+def _(operator: TwoSided, lake: Lake) -> dict[str, Found]:
+    return _over_windows(operator, lake)
+
+
+def _over_windows(operator: OverWindows, lake: Lake) -> dict[str, Found]:
+    order = ("window_start", *operator.by)
+    first = partial(_first_windows, lake, operator, order)
+    return {
+        CURRENT: partial(_current, lake, operator, (*operator.columns, DAY, _CORRECTED), order, first),
+        FIRST: first,
+        CORRECTIONS: partial(_now, lake, operator, CORRECTIONS, order),
+    }
+
+
+def _first_windows(lake: Lake, operator: OverWindows, order: tuple[str, ...]) -> StoredRows | None:
+    table = delta.open_table(lake.table(operator))
+    if table is None:
+        return None
+    rows = StoredRows.of(table, order)
+    if lake.cut is None:
+        return rows
+    followed = Progress.of(operator, table).through
+    for stream in operator.reads:
+        check_followed(operator, followed[stream.name], head(lake, stream))
+    at = Progress.at_heads(lake, operator)
+    if at.watermark is None:
+        return replace(rows, condition="false")
+    closed = operator.window.closed_by(at.watermark)
+    return replace(rows, condition=f"rows.window_end <= timestamptz '{closed.isoformat()}'")
+
+
+def _updates(lake: Lake, view: Windowed, order: tuple[str, ...]) -> StoredRows | None:
+    table = open_side(lake, view, UPDATES)
+    if table is None:
+        return None
+    rows = StoredRows.of(table, order)
+    retracted = f'coalesce("{RETRACTED}", false)' if RETRACTED in rows.columns else "false"
+    shown = replace(rows, columns=tuple(dict.fromkeys((*rows.columns, RETRACTED))), computed={RETRACTED: retracted})
+    return _through(shown, lake.batch_read(view.of))
+
+
+def _now(lake: Lake, operator: Operator, suffix: str, order: tuple[str, ...]) -> StoredRows | None:
+    """A table that is there as it is now only."""
+    table = None if lake.cut is not None else open_side(lake, operator, suffix)
+    return None if table is None else StoredRows.of(table, order)
+
+
+@_of_operator.register
+def _(operator: Keyed, lake: Lake) -> dict[str, Found]:
+    order = (AT, *operator.by)
+    outputs = {to: partial(_as_read, lake, operator, to, order) for to in operator.output_schemas}
+    if not operator.corrected:
+        return {to or CURRENT: found for to, found in outputs.items()}
+    columns = (*operator.by, AT, *operator.output_schemas[""].names, _CORRECTED, DAY)
+    corrections = {
+        each: partial(_now, lake, operator, each, order) for each in map(corrections_of, operator.output_schemas)
+    }
+    return {CURRENT: partial(_current, lake, operator, columns, order, outputs[""]), FIRST: outputs[""], **corrections}
+
+
+@_of_operator.register
+def _(operator: Joined, lake: Lake) -> dict[str, Found]:
+    pairs = partial(_as_read, lake, operator, "", (BATCH, ORIGIN))
+    if not operator.outer_sides:
+        return {CURRENT: pairs}
+    unmatched = partial(_as_read, lake, operator, UNMATCHED, (BATCH, ORIGIN))
+    return {CURRENT: partial(_current_rows, lake, operator), "pairs": pairs, UNMATCHED: unmatched}
+
+
+@_of_operator.register
+def _(operator: Selected, lake: Lake) -> dict[str, Found]:
+    outputs = (*operator.outputs, *([FAILED] if operator.diverts else []))
+    return {to or CURRENT: partial(_selected, lake, operator, to) for to in outputs}
+
+
+@_of_operator.register
+def _(operator: Enriched, lake: Lake) -> dict[str, Found]:
+    return {to or CURRENT: partial(_enriched, lake, operator, to) for to in ("", FAILED, PENDING)}
+
+
+def _as_read(lake: Lake, operator: Operator, suffix: str, order: tuple[str, ...]) -> StoredRows | None:
+    """A table at the version that a reader of the lake sees."""
+    table = open_side(lake, operator, suffix) if suffix else delta.open_table(lake.table(operator))
+    if table is None:
+        return None
+    version = version_read(lake, operator, table)
+    return StoredRows.of(delta.opened(lake.table(operator, suffix), version), order)
+
+
+def _selected(lake: Lake, selected: Selected, suffix: str) -> StoredRows | None:
+    order = (BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
+    if len(selected.reads) > 1:
+        return _as_read(lake, selected, suffix, order)
+    table = open_side(lake, selected, suffix) if suffix else delta.open_table(lake.table(selected))
+    return None if table is None else _followed(lake, selected, StoredRows.of(table, order), table)
+
+
+def _enriched(lake: Lake, enriched: Enriched, suffix: str) -> StoredRows | None:
+    own, table = (delta.open_table(lake.table(enriched, each)) for each in ("", suffix))
+    return None if table is None else _followed(lake, enriched, StoredRows.of(table, (BATCH, ORIGIN)), own)
+
+
+def _followed(lake: Lake, operator: Operator, rows: StoredRows, progress: DeltaTable | None) -> StoredRows:
+    """The rows of batches of the one log that the operator reads, up to that as of which the lake is read."""
+    (stream,) = operator.reads
+    if lake.cut is None:
+        return rows
+    newest = head(lake, stream)
+    check_followed(operator, Progress.of(operator, progress).through[stream.name], newest)
+    return _through(rows, -1 if newest is None else newest.number)
+
+
+def _current(
+    lake: Lake, operator: Operator, columns: tuple[str, ...], order: tuple[str, ...], first: Found
+) -> StoredRows | None:
+    """The table of current results, or the first results while nothing else stands for any of them."""
+    current = _now(lake, operator, CURRENT, order)
+    if current is not None:
+        return replace(current, columns=columns, computed={_CORRECTED: f"{REASON} <> 'first'"})
+    if lake.cut is not None or any(delta.exists(lake.table(operator, each)) for each in (CORRECTIONS, UPDATES)):
+        return None
+    rows = first()
+    return None if rows is None else replace(rows, columns=columns, computed={_CORRECTED: "false"})
+
+
+def _current_rows(lake: Lake, joined: Joined) -> StoredRows | None:
+    current = _now(lake, joined, CURRENT, (AT, ORIGIN))
+    if current is None:
+        return None
+    added = {COPY, REASON, REVISION}
+    return replace(current, columns=tuple(name for name in current.columns if name not in added))

@@ -1,0 +1,90 @@
+"""Rows of Delta tables by Arrow, so that they are read without Spark: small tables whole, others as datasets.
+
+They are not delta-rs's own, which leave out files by the statistics of the Delta log: those of instants are cut to
+milliseconds, and some files have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from streaming.tables.storage import files_of
+
+if TYPE_CHECKING:
+    from pyarrow import dataset as ds
+
+_SMALL = 16 * 2**20
+"""Bytes of files up to which a table is read at once; Arrow's datasets import pandas, which takes longer than that."""
+_INT96 = "us"
+"""Spark may write instants as INT96, of which Arrow makes nanoseconds unless told otherwise; these end in 2262."""
+
+
+def arrow_schema_of(table: DeltaTable) -> pa.Schema:
+    """The columns of an open table as Arrow has them."""
+    return pa.schema(table.schema().to_arrow())
+
+
+def rows_of(table: DeltaTable) -> pa.Table | ds.Dataset:
+    """The rows of an open table."""
+    # Making a table of it would import pandas first.
+    added = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    size = pc.sum(added.column("size_bytes")).as_py() or 0 if added.num_rows else 0
+    return _read(table, added) if size <= _SMALL else _dataset(table, added)
+
+
+def _read(table: DeltaTable, added: pa.Table) -> pa.Table:
+    schema, files = arrow_schema_of(table), files_of(table)
+    parts = [_read_file(files, path, values, schema) for path, values in _files(table, added)]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _read_file(files: fs.FileSystem, path: str, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
+    """The rows of a file: with the values of its partition, and null in columns that have been added since."""
+    from pyarrow import parquet
+
+    with files.open_input_file(path) as file:
+        rows = parquet.ParquetFile(file, coerce_int96_timestamp_unit=_INT96).read()
+    columns = []
+    for column in schema:
+        if column.name in values:
+            columns.append(pa.repeat(values[column.name].cast(column.type), rows.num_rows))
+        elif column.name in rows.column_names:
+            columns.append(rows.column(column.name).cast(column.type))
+        else:
+            columns.append(pa.nulls(rows.num_rows, column.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _dataset(table: DeltaTable, added: pa.Table) -> ds.Dataset:
+    from pyarrow import dataset as ds
+
+    schema, files = arrow_schema_of(table), files_of(table)
+    parquet = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit=_INT96))
+    everything = pc.scalar(True)
+    fragments = [
+        parquet.make_fragment(path, files, partition_expression=reduce(and_, map(_is, values.items()), everything))
+        for path, values in _files(table, added)
+    ]
+    return ds.FileSystemDataset(fragments, schema, parquet, files)
+
+
+def _files(table: DeltaTable, added: pa.Table) -> list[tuple[str, dict[str, pa.Scalar]]]:
+    """The path of each file, and the values of its partition."""
+    by = table.metadata().partition_columns
+    return [
+        (added.column("path")[row].as_py(), {name: added.column(f"partition.{name}")[row] for name in by})
+        for row in range(added.num_rows)
+    ]
+
+
+def _is(part: tuple[str, pa.Scalar]) -> pc.Expression:
+    name, value = part
+    return pc.field(name) == value if value.is_valid else pc.field(name).is_null()

@@ -1,4 +1,4 @@
-"""What it costs to publish what is current: `python -m benchmarks.published`, in some three minutes.
+"""The cost of publishing what is current: `python -m benchmarks.published`, in some three minutes.
 
 One warm process follows batches of results that are all new, and then corrects a day of them time and again. Each time
 the CPU of a step, or of the correction, is set against that of the look and the table that follow it. The CPU is that

@@ -45,7 +45,7 @@ SIGN = "_change"
 """The column of changes that is 1 for a result that is there from now on, and -1 for one that is not any more."""
 
 REASON = "_reason"
-"""What a result stands by: it is the `first`, or an `update` or a `correction`."""
+"""The kind of a result: it is the `first`, or an `update` or a `correction`."""
 
 REVISION = "_revision"
 """The number of the look that told a change of what is current, or that brought a result there; it orders the rows of

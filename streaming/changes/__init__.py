@@ -1,4 +1,4 @@
-"""What is current of an operator, and what has changed of it, as tables for everybody."""
+"""Current results of an operator, and every change of them, as tables for everybody."""
 
 from typing import TYPE_CHECKING
 

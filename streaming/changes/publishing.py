@@ -1,4 +1,4 @@
-"""What is current of an operator, for everybody: a table of every change, and one of the results as they stand.
+"""Current results of an operator, for everybody: a table of every change, and one of the results as they stand.
 
 Changes are written first. The table of results follows them by revision, so that a process that dies in between leaves
 nothing to compute: the next one brings the results up to the changes.

@@ -181,7 +181,7 @@ class Joined(Operator):
 
     @property
     def published(self) -> tuple[TableSpec, ...]:
-        """What is current, where pairs void rows that were told."""
+        """Current results, where pairs void rows that were told."""
         return published_of(self) if self.outer_sides else ()
 
     @property

@@ -191,7 +191,7 @@ class Keyed(Operator):
 
     @property
     def published(self) -> tuple[TableSpec, ...]:
-        """What is current, where late rows are corrected."""
+        """Current results, where late rows are corrected."""
         return published_of(self) if self.corrected else ()
 
     def _corrections_table(self, to: str) -> TableSpec:

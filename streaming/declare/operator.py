@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from streaming.base import COPY, DAY, REASON, REVISION
+from streaming.base import AT, COPY, DAY, REASON, REVISION
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
@@ -166,6 +166,11 @@ class Operator(ABC):
     def columns(self) -> tuple[str, ...]:
         """The columns of a result that are a function of the rows that it is made of."""
         return tuple(column.name for column in self.columns_of() if not column.name.startswith("_"))
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns with the time of a result, by which those that somebody takes for one follow each other."""
+        return (AT,)
 
     @property
     def result_key(self) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class OverWindows(Operator):
 
     @property
     def published(self) -> tuple[TableSpec, ...]:
-        """What is current, where anything corrects first results."""
+        """Current results, where anything corrects first results."""
         return published_of(self) if self.overlaid else ()
 
     @property
@@ -135,6 +135,11 @@ class OverWindows(Operator):
     def identity(self) -> tuple[str, ...]:
         """The columns that tell to which key and window a result belongs: keys, then window bounds."""
         return (*self.by, "window_start", "window_end")
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Begin and end of the window."""
+        return ("window_start", "window_end")
 
     @property
     def columns(self) -> tuple[str, ...]:

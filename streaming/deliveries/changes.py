@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, COPY, DAY, ORIGIN, REASON, REVISION, SIGN, FencedError, RedeliveryError
+from streaming.base import COPY, DAY, REASON, REVISION, SIGN, FencedError, RedeliveryError
 from streaming.changes import Publishing
-from streaming.declare import CHANGES, Delivery, Keyed, Operator, OverWindows
+from streaming.declare import CHANGES, Delivery, Operator
 from streaming.deliveries.ledger import ledger_of
 from streaming.deliveries.outbox import ROW, UNIT, Cursor, Outbox, chosen_rows, may_fail, with_places, without_places
 from streaming.lake import Lake
@@ -170,8 +170,7 @@ class ChangesOutbox(Outbox):
         return rows.select(*self._telling.columns, DAY, CHANGE, REASON, REVISION)
 
     def _units(self, told: DataFrame) -> DataFrame:
-        time = "window_start" if isinstance(self._operator, OverWindows) else AT
-        return told.withColumns({UNIT: F.col(REVISION), TIME: F.col(time)})
+        return told.withColumns({UNIT: F.col(REVISION), TIME: F.col(self._operator.times[0])})
 
     def _unit_of(self, revision: int) -> int:
         before = self._before.read()
@@ -370,18 +369,10 @@ class _ByOwnKey(_ByValues):
         if any(may_fail(sql, delivery) for sql in key):
             of_key = F.coalesce(guarded(of_key, DAY)["value"], _id([text, F.col(COPY)]))
         result = F.struct(*(F.col(f"`{name}`") for name in (*self._operator.columns, DAY)))
-        order = F.struct(*self._order(), text)
+        # The last in time stands; of several of the same time always the same one.
+        order = F.struct(*self._operator.times, text)
         named = {RESULT_ID: of_key, _TEXT: text, _ORDER: order, _RESULT: result}
         return rows.select(*(column.alias(name) for name, column in named.items()), SIGN, REASON, REVISION)
-
-    def _order(self) -> list[Column]:
-        """The order of the results of a key, of which the last one stands."""
-        of = self._operator
-        if isinstance(of, OverWindows):
-            return [F.col("window_start"), F.col("window_end"), as_json(F.col(f"`{name}`") for name in of.values)]
-        if isinstance(of, Keyed):
-            return [F.col(AT), as_json(F.col(f"`{name}`") for name in of.output_schemas[""].names)]
-        return [F.col(AT), as_json([F.col(ORIGIN)])]
 
 
 def _telling(delivery: Delivery, operator: Operator) -> _Telling:

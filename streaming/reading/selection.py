@@ -101,7 +101,7 @@ class Choice:
     def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
         """The rows chosen, a part at a time, so that their texts need not fit into memory as a whole."""
         with new_database() as database:
-            for batch in self._computed(database, limit).fetch_arrow_reader(_ROWS_OF_A_BATCH):
+            for batch in self._computed(database, limit).to_arrow_reader(_ROWS_OF_A_BATCH):
                 yield pa.Table.from_batches([batch])
 
     def sql(self, limit: int | None = None, *, source: str = "rows", ordered: bool = True) -> str:

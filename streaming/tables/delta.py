@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
@@ -614,9 +613,12 @@ def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: i
         return None
     schema = pa.schema(table.schema().to_arrow())
     wanted = pa.schema([schema.field(name) for name in columns])
-    by_day = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive") if partitions(table) else None
     if not added:
         return wanted.empty_table()
+    # It imports pandas, which whoever only declares something does not wait for.
+    from pyarrow import dataset as ds
+
+    by_day = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive") if partitions(table) else None
     return ds.dataset(sorted(added), wanted, "parquet", files_of(table), by_day).to_table()
 
 

@@ -8,6 +8,7 @@ from functools import reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import COPY, DAY, REASON, REVISION, SIGN, FencedError, RedeliveryError
@@ -26,6 +27,7 @@ _AT_ONCE = 1_000
 """Revisions whose results of one key are compared with one another."""
 _TEXT, _ORDER, _RESULT = "_text", "_order", "_result"
 _IS, _WAS, _ASKED = "_is", "_was", "_asked"
+_KNOWN, _KNOWN_COPY = "_known", "_known_copy"
 
 
 class ChangesOutbox(Outbox):
@@ -148,13 +150,14 @@ class ChangesOutbox(Outbox):
 
     def _told(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         """Upserts and deletes of the revisions in [since, until) of the operator's table."""
-        changes = self._changes(spark)
+        changes, self._telling.known = self._changes(spark), self._known(spark)
         begins = [*range(since, until, _AT_ONCE)] or [since]
         pieces = [self._telling.told(changes, begin, min(begin + _AT_ONCE, until)) for begin in begins]
         return reduce(DataFrame.unionByName, pieces)
 
     def _current(self, spark: SparkSession, revision: int, *, repeats: bool) -> DataFrame:
         """All that is current at a revision of the operator's table; with `repeats` deletes of all that was, too."""
+        self._telling.known = self._known(spark)
         newest = self._telling.newest(_of_revisions(self._changes(spark), 0, revision + 1))
         return newest if repeats else newest.where(F.col(CHANGE) == UPSERT)
 
@@ -179,12 +182,18 @@ class ChangesOutbox(Outbox):
     def _revision_of(self, unit: int) -> int:
         return unit - self._unit_of(0)
 
+    def _known(self, spark: SparkSession) -> DataFrame | None:
+        """The rows that the target holds by the delivery's own units; None where it has none."""
+        before = self._before.read()
+        if before is None:
+            return None
+        return _newest(self._own(spark, 0, before.unit), self._telling.identity).where(F.col(CHANGE) == UPSERT)
+
     def _handed_over(self, spark: SparkSession, unit: int, revision: int) -> DataFrame:
         """The changes that take a consumer of the delivery's own units to what is current at a revision."""
-        telling = self._telling
-        held = _newest(self._own(spark, 0, unit), telling.identity).where(F.col(CHANGE) == UPSERT)
-        current = self._current(spark, revision, repeats=False)
-        changes = _between(held, current, telling)
+        held, current = self._known(spark), self._current(spark, revision, repeats=False)
+        assert held is not None
+        changes = _between(held, current, self._telling)
         return changes.withColumn(REVISION, F.lit(unit).cast("bigint"))
 
 
@@ -254,6 +263,8 @@ class _Telling(ABC):
     def __init__(self, delivery: Delivery, operator: Operator) -> None:
         self._delivery = delivery
         self._operator = operator
+        self.known: DataFrame | None = None
+        """Rows that the target has from an earlier release, whose ids they keep."""
 
     @abstractmethod
     def told(self, changes: DataFrame, since: int, until: int) -> DataFrame:
@@ -311,7 +322,16 @@ class _ByValues(_Telling):
 
     def _identified(self, changes: DataFrame) -> DataFrame:
         rows = self._chosen(changes)
-        return rows.withColumn(RESULT_ID, _id([self._values(rows), F.col(COPY)]))
+        text = self._values(rows)
+        identified = rows.withColumn(RESULT_ID, _id([text, F.col(COPY)]))
+        if self.known is None:
+            return identified
+        copy = F.row_number().over(SortedBy.partitionBy(_TEXT).orderBy(_KNOWN))
+        known = self.known.select(self._values(self.known).alias(_TEXT), F.col(RESULT_ID).alias(_KNOWN))
+        known = known.withColumn(_KNOWN_COPY, copy)
+        same = [text == known[_TEXT], F.col(COPY) == F.col(_KNOWN_COPY)]
+        with_known = identified.join(known, same, "left")
+        return with_known.withColumn(RESULT_ID, F.coalesce(_KNOWN, RESULT_ID)).drop(_TEXT, _KNOWN, _KNOWN_COPY)
 
     def _values(self, rows: DataFrame) -> Column:
         return as_json(comparable(rows, name) for name in self._operator.columns)

@@ -34,7 +34,7 @@ from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Joined, Keyed, Op
 from streaming.joins import current_rows, voided_rows, with_reasons
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
-from streaming.tables import days_of, delta, newest_commits, rows_on
+from streaming.tables import contents_on, days_of, delta, newest_commits, rows_on
 from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
 
 NOTHING_CLOSED = -(2**62)
@@ -47,8 +47,6 @@ class ChangePosition:
     """The state that the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the
     updates through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers
     the changes. `first` is the version of the first results, which also moves where no row is added.
-
-    `again`: the next changes repeat everything, whatever was told.
     """
 
     revision: int = -1
@@ -57,7 +55,6 @@ class ChangePosition:
     corrections: int = delta.BEFORE
     step: int = -1
     of_generation: int = 0
-    again: int = 0
     first: int = delta.BEFORE
 
     @classmethod
@@ -181,7 +178,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
 
     def _anew(self, before: ChangePosition) -> bool:
         """True if any result may have changed, because nothing was told yet or the operator was built anew."""
-        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again > 0
+        anew = before.revision < 0 or before.closed == NOTHING_CLOSED
         return anew or before.of_generation != generation_of(self._first)
 
     def _corrected_since(self, before: ChangePosition) -> set[date]:
@@ -235,9 +232,7 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
         updated = days_of(self._lake.updates(operator), self._updates_version)
         if updated & (days | added) or rows_on(table, days) > most:
             return None
-        of_days = [(DAY, "in", sorted(day.isoformat() for day in days))]
-        corrected = delta.contents(table, of_days, [*self.columns.names, RETRACTED])
-        return Corrected(frozenset(days), corrected, appended)
+        return Corrected(frozenset(days), contents_on(table, days, [*self.columns.names, RETRACTED]), appended)
 
     def _is_uncorrected_since(self, before: ChangePosition) -> bool:
         return super()._is_uncorrected_since(before) and self._updates_since(before) == 0
@@ -306,7 +301,7 @@ class _LookAtJoin(Look):
         )
 
     def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
-        if before.revision < 0 or before.again or before.of_generation != self._generation:
+        if before.revision < 0 or before.of_generation != self._generation:
             return None
         pairs, unmatched = self._read(spark, self._progress.batch)
         new = F.col("_batch") > before.step

@@ -27,7 +27,7 @@ from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators import Finding, Law, comparable, declaration_properties
-from streaming.tables import delta, rows_on
+from streaming.tables import contents_on, delta, rows_on
 
 _IN_MEMORY = 100_000
 """Results that are told without Spark at once."""
@@ -152,7 +152,7 @@ class Publishing:
             begins = begins or self._are_others(changes, look.columns)
         told = replace(after, revision=before.revision + 1)
         staged = self._staged(spark, look, before, told, begins=begins)
-        if staged is None or not staged.rows:
+        if staged is None or not (staged.rows or begins):
             delta.note(self._changes, says=vars(after), numbers=vars(after), fence=_fence(self.operator, before))
             return
         numbers = dict(vars(told)) | ({_BEGINS: told.revision} if begins else {})
@@ -231,7 +231,7 @@ class Publishing:
         if _revision_of(current) != before.revision:
             raise _overtaken(self.operator)
         names, key = found.appended.column_names, self.operator.result_key
-        held = delta.contents(current, _are_of(found.days), names)
+        held = contents_on(current, found.days, names)
         places = {of_key: place for place, of_key in enumerate(_rows_as_texts(held, key))}
         gone, there = list[int](), list[int]()
         values = _rows_as_texts(found.corrected, names)
@@ -316,7 +316,7 @@ class Publishing:
             told = delta.contents(changes, [(REVISION, ">", at)])
             of_days = {*told[DAY].to_pylist()}
             if rows_on(current, of_days) <= _IN_MEMORY and None not in of_days:
-                rows = self._standing(told, delta.contents(current, _are_of(of_days), wanted.names))
+                rows = self._standing(told, contents_on(current, of_days, wanted.names))
                 return delta.stage_rows(self._current, rows, wanted, statistics=(REVISION,), replaces=_are_of(of_days))
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
         held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))

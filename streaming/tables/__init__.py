@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Split,
         TakenOut,
         bounded_columns,
+        contents_on,
         days_of,
         forget_days,
         rows_on,

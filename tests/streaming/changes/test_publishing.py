@@ -336,3 +336,23 @@ def test_results_are_published_anew_where_their_table_was_removed(spark: SparkSe
     assert standing(lake, by_id) == before
     maintain(lake, pipeline(), now=lambda: NOW + timedelta(days=60))
     assert standing(lake, by_id) == net(lake, by_id) == before
+
+
+def test_nothing_is_left_where_everybody_was_erased(spark: SparkSession, lake: Lake) -> None:
+    of_all = Pipeline(readings, (by_id,))
+    run(spark, lake, of_all, [reading("b", 3, 7), reading("b", 40, 1)])
+    assert len(told(lake, by_id, "changes")) == 1
+    erase(spark, lake, of_all, Person.of("id=b"), now=lambda: NOW)
+    assert told(lake, by_id, "changes") == told(lake, by_id, "current") == []
+
+
+def test_tables_that_maintenance_has_rewritten_have_nothing_new(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)], [reading("a", 2, 2)])
+    correct(spark, lake, by_id, lambda: NOW)
+    publish(spark, lake, by_id)
+    before = told(lake, by_id, "changes")
+    for suffix in ("", "corrections", "current", "changes"):
+        DeltaTable(lake.table(by_id, suffix)).optimize.compact()
+        DeltaTable(lake.table(by_id, suffix)).optimize.z_order(["window_start"])
+    assert not publish(spark, lake, by_id)
+    assert sorted(map(str, told(lake, by_id, "changes"))) == sorted(map(str, before))

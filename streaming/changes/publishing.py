@@ -312,7 +312,8 @@ class Publishing:
     ) -> delta.Staged:
         """The results of the days that later changes are of, as they are after these."""
         at = -1 if begins_anew else _revision_of(current)
-        if self.operator.result_key and not (begins_anew or has_others) and _rows_after(changes, at) <= _IN_MEMORY:
+        is_same = {field.name for field in current.schema().fields} == {*wanted.names}
+        if self.operator.result_key and is_same and not begins_anew and _rows_after(changes, at) <= _IN_MEMORY:
             told = delta.contents(changes, [(REVISION, ">", at)])
             of_days = {*told[DAY].to_pylist()}
             if rows_on(current, of_days) <= _IN_MEMORY and None not in of_days:

@@ -87,7 +87,7 @@ class LakeDatabase:
         with self._computed(query) as relation:
             limited = relation if limit is None else relation.limit(limit)
             yield limited.limit(0).to_arrow_table()
-            for batch in limited.fetch_arrow_reader(10_000):
+            for batch in limited.to_arrow_reader(10_000):
                 yield pa.Table.from_batches([batch])
 
     def columns_of(self, name: Name) -> tuple[str, ...]:

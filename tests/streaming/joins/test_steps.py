@@ -268,7 +268,12 @@ def test_what_is_missing_in_a_table_is_seen_by_the_audit(spark: SparkSession, co
         table.alter.set_table_properties({"delta.appendOnly": "false"})
         table.delete(condition)
     broken = {(each.law, each.subject) for each in audit(spark, copied, joining) if each.broken}
-    assert broken == {("cuts", "both"), ("first result", "both_unmatched"), ("convergence", "both")}
+    assert broken == {
+        ("cuts", "both"),
+        ("first result", "both_unmatched"),
+        ("convergence", "both"),
+        ("published", "both"),
+    }
 
 
 @pytest.mark.long

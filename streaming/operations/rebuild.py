@@ -11,6 +11,7 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, OperatorError, utc_now
+from streaming.changes import publish
 from streaming.declare import Operator, Pipeline
 from streaming.lake import OF_STREAMS, Lake
 from streaming.log import head, require_log, widen_log
@@ -234,7 +235,7 @@ def put_in_place(
     now: Callable[[], datetime],
     listener: RebuildListener,
 ) -> None:
-    """Let what is ready beside an operator's tables take their place.
+    """Let what is ready beside an operator's tables take their place, and publish what is current by them.
 
     Only who holds the pipeline's lease writes its tables: the process that runs it, or this one.
     """
@@ -246,3 +247,4 @@ def put_in_place(
         except LeaseError:
             listener.waits(str(holder_of(lake, pipeline)))
             Event().wait(_LOOK_EVERY)
+    publish(spark, lake, operator)

@@ -26,6 +26,7 @@ from streaming.base import (
     NoVersionError,
 )
 from streaming.declare import (
+    CHANGES,
     CORRECTIONS,
     CURRENT,
     DEAD,
@@ -51,13 +52,15 @@ from streaming.declare import (
 )
 from streaming.lake import Lake
 from streaming.log import REPAIRS, check_as_of, head
-from streaming.operators import Progress, check_followed, open_side, version_read
+from streaming.operators import Progress, check_followed, generation_of, open_side, version_read
 from streaming.tables import delta, rows_of
 
 if TYPE_CHECKING:
     from pyarrow import dataset as ds
 
 _CORRECTED = "_corrected"
+_OF_GENERATION = "of_generation"
+"""The number of a table of changes that says of which generation of the operator's tables they are."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +301,7 @@ def _current(
     lake: Lake, operator: Operator, columns: tuple[str, ...], order: tuple[str, ...], first: Found
 ) -> StoredRows | None:
     """The table of current results, or the first results while nothing else stands for any of them."""
-    current = _now(lake, operator, CURRENT, order)
+    current = _published(lake, operator, order)
     if current is not None:
         return replace(current, columns=columns, computed={_CORRECTED: f"{REASON} <> 'first'"})
     if lake.cut is not None or any(delta.exists(lake.table(operator, each)) for each in (CORRECTIONS, UPDATES)):
@@ -307,8 +310,16 @@ def _current(
     return None if rows is None else replace(rows, columns=columns, computed={_CORRECTED: "false"})
 
 
+def _published(lake: Lake, operator: Operator, order: tuple[str, ...]) -> StoredRows | None:
+    """The table of current results, unless the operator was built anew since and nobody has looked at it yet."""
+    own, changes = (delta.open_table(lake.table(operator, suffix)) for suffix in ("", CHANGES))
+    if changes is not None and (changes.transaction_version(_OF_GENERATION) or 0) != generation_of(own):
+        return None
+    return _now(lake, operator, CURRENT, order)
+
+
 def _current_rows(lake: Lake, joined: Joined) -> StoredRows | None:
-    current = _now(lake, joined, CURRENT, (AT, ORIGIN))
+    current = _published(lake, joined, (AT, ORIGIN))
     if current is None:
         return None
     added = {COPY, REASON, REVISION}

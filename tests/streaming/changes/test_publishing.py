@@ -26,6 +26,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import restore, restore_to
 from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
+from streaming.reading.stored import stored_rows
 from streaming.tables import delta
 from tests.streaming.deliveries.test_joins_delivered import OPERATORS, clicks, land
 from tests.streaming.deliveries.test_joins_delivered import PIPELINE as SHOP
@@ -301,7 +302,7 @@ def test_what_an_operator_was_put_back_to_is_the_next_revision(spark: SparkSessi
     assert sums(lake, "current", "_revision") == [("a", 0, 2, 7, 1)]
 
     restore(spark, lake, pipeline(), "kept", lambda: NOW)
-    publish(spark, lake, by_id)
+    assert sums(lake, "current", "_revision") == [("a", 0, 1, 5, 2)]
     assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
 
 
@@ -360,3 +361,16 @@ def test_tables_that_maintenance_has_rewritten_have_nothing_new(spark: SparkSess
         DeltaTable(lake.table(by_id, suffix)).optimize.z_order(["window_start"])
     assert not publish(spark, lake, by_id)
     assert sorted(map(str, told(lake, by_id, "changes"))) == sorted(map(str, before))
+
+
+def test_results_of_an_earlier_build_are_not_read_as_current(spark: SparkSession, lake: Lake) -> None:
+    """Whoever switches to what was built anew may die before it has looked."""
+    run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)], [reading("a", 2, 2)])
+    correct(spark, lake, by_id, lambda: NOW)
+    publish(spark, lake, by_id)
+    assert stored_rows(lake, pipeline(), by_id) is not None
+    numbers = {"of_generation": 1}
+    delta.note(lake.table(by_id, "changes"), says=numbers, numbers=numbers)
+    assert stored_rows(lake, pipeline(), by_id) is None
+    publish(spark, lake, by_id)
+    assert stored_rows(lake, pipeline(), by_id) is not None

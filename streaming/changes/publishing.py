@@ -27,7 +27,7 @@ from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators import Finding, Law, comparable, declaration_properties
-from streaming.tables import contents_on, delta, rows_on
+from streaming.tables import contents_on, delta, newest_commits, rows_on
 
 _IN_MEMORY = 100_000
 """Results that are told without Spark at once."""
@@ -35,7 +35,7 @@ _REVISION, _BEGINS, _RETOLD, _TAKEN_BACK = "revision", "begins", "retold", "take
 """Numbers of the tables: the newest revision; the first one that the changes have, the newest one that repeats what was
 told before, and the newest that takes a result back."""
 _ATTEMPTS = 5
-_LAW = "published"
+_LAW, _WHY = "published", "why"
 _WAS, _IS, _ROW, _NEWEST = "_was", "_is", "_row", "_newest"
 
 
@@ -98,6 +98,12 @@ class Publishing:
         changes = delta.open_table(self._changes)
         return changes is not None and _number(changes, _RETOLD) == _number(changes, _BEGINS) >= 0
 
+    def why_begun(self) -> str:
+        """In words, why revisions before the first one were forgotten; empty where nothing has another type."""
+        changes = delta.open_table(self._changes)
+        says = [] if changes is None else [commit["userMetadata"] for commit in newest_commits(changes)]
+        return next((each[_WHY] for each in says if isinstance(each, dict) and each.get(_WHY)), "")
+
     def untold(self, spark: SparkSession) -> DataFrame | None:
         """The changes that the next look would tell, as the table has them; None where it would tell nothing."""
         before = ChangePosition.of(delta.open_table(self._changes))
@@ -145,11 +151,12 @@ class Publishing:
         self, spark: SparkSession, look: Look, changes: DeltaTable | None, before: ChangePosition, *, begins: bool
     ) -> None:
         """Commit what the look finds, or that it finds nothing."""
-        after, retells = look.seen(before), begins
+        after, retells, others = look.seen(before), begins, ""
         if changes is None:
             self._create(CHANGES, self._schema(look.columns, changes=True))
         elif after.of_generation != before.of_generation:
-            begins = begins or self._are_others(changes, look.columns)
+            others = self._other_types(changes, look.columns)
+            begins = begins or bool(others)
         told = replace(after, revision=before.revision + 1)
         staged = self._staged(spark, look, before, told, begins=begins)
         if staged is None or not (staged.rows or begins):
@@ -159,7 +166,7 @@ class Publishing:
         numbers |= {_RETOLD: told.revision} if retells else {}
         if staged.least(SIGN) == -1:
             numbers[_TAKEN_BACK] = told.revision
-        staged.commit(numbers, numbers, fence=_fence(self.operator, before))
+        staged.commit({**numbers, _WHY: others}, numbers, fence=_fence(self.operator, before))
 
     def _staged(
         self,
@@ -366,11 +373,14 @@ class Publishing:
             properties=declaration_properties(self.operator),
         )
 
-    def _are_others(self, changes: DeltaTable, columns: StructType) -> bool:
-        """True if results have columns of other types than those that an open table of changes has."""
-        types, wanted = _types(changes), delta.nullable(self._schema(columns, changes=True))
-        differ = any(types.get(field.name, field.dataType) != field.dataType for field in wanted)
-        return differ or (COPY in types) != self._numbered
+    def _other_types(self, changes: DeltaTable, columns: StructType) -> str:
+        """In words, which column has another type than in an open table of changes; empty where none has."""
+        types = _types(changes)
+        for field in delta.nullable(self._schema(columns, changes=True)):
+            was = types.get(field.name, field.dataType)
+            if was != field.dataType:
+                return f"column {field.name!r} was {was.simpleString()} and is {field.dataType.simpleString()} now"
+        return "" if (COPY in types) == self._numbered else "results are known by other columns now"
 
 
 def _differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:

@@ -122,7 +122,7 @@ class ChangesOutbox(Outbox):
             was, is_now = (of[others[0]].simpleString() for of in (types, now))
             why = f"column {others[0]!r} was {was} and is {is_now} now"
         elif begins > 0 and at.unit <= begins:
-            why = "results have columns of other types now"
+            why = self._publishing.why_begun() or "results have columns of other types now"
         else:
             return at
         raise RedeliveryError(

@@ -325,7 +325,9 @@ class Publishing:
             of_days = {*told[DAY].to_pylist()}
             if rows_on(current, of_days) <= _IN_MEMORY and None not in of_days:
                 rows = self._standing(told, contents_on(current, of_days, wanted.names))
-                return delta.stage_rows(self._current, rows, wanted, statistics=(REVISION,), replaces=_are_of(of_days))
+                return delta.stage_rows(
+                    self._current, rows, wanted, statistics=(REVISION,), replaces=delta.are_of(of_days)
+                )
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
         held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))
         days = {row[DAY] for row in signed.select(DAY).distinct().collect()}
@@ -335,7 +337,7 @@ class Publishing:
         names = [name for name in wanted.names if name not in (COPY, REASON, REVISION)]
         parts = [_with(part, signed.schema) for part in ([signed] if begins_anew else [signed, held])]
         rows = _standing(parts, names).select(*wanted.names)
-        replaces = () if everything else _are_of(days)
+        replaces = () if everything else delta.are_of(days)
         return delta.stage(rows, self._current, statistics=(REVISION,), replaces=replaces)
 
     def _standing(self, told: pa.Table, held: pa.Table) -> pa.Table:
@@ -439,11 +441,6 @@ def _with(rows: DataFrame, columns: StructType) -> DataFrame:
             for field in columns
         )
     )
-
-
-def _are_of(days: Iterable[date]) -> list[tuple[str, str, list[str]]]:
-    """The filter of the partitions of some days."""
-    return [(DAY, "in", sorted(day.isoformat() for day in days))]
 
 
 def _signed(rows: pa.Table, sign: int, reason: str) -> pa.Table:

@@ -1,7 +1,7 @@
 """SQL over all tables of the lake, by DuckDB: a pipeline is a database, an operator a table and a schema in it.
 
-`flights.departures_by_origin` is what is current of an operator, or its first results while nobody has computed that;
-`flights.departures_by_origin.first` is another of its tables; `flights.log` that of the pipeline's stream.
+`flights.departures_by_origin` is what is current of an operator, `flights.departures_by_origin.first` another of its
+tables, `flights.log` that of the pipeline's stream.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from streaming.base import ReadError
-from streaming.declare import CURRENT, FIRST, Operator, Pipeline
+from streaming.declare import CURRENT, Operator, Pipeline
 from streaming.lake import Lake
 from streaming.reading.conditions import quoted
 from streaming.reading.selection import Choice, new_database
@@ -45,9 +45,7 @@ class LakeTable:
 
     def rows(self, lake: Lake) -> StoredRows | None:
         """The rows; None where no table has them."""
-        found = stored_rows(lake, self.pipeline, self.operator, self.what)
-        is_current = self.what == CURRENT and len(self.name) == 2
-        return stored_rows(lake, self.pipeline, self.operator, FIRST) if found is None and is_current else found
+        return stored_rows(lake, self.pipeline, self.operator, self.what)
 
 
 def lake_tables(lake: Lake, pipelines: Iterable[Pipeline]) -> dict[Name, LakeTable]:

@@ -34,13 +34,19 @@ def arrow_schema_of(table: DeltaTable) -> pa.Schema:
 
 def rows_of(table: DeltaTable) -> pa.Table | ds.Dataset:
     """The rows of an open table."""
-    # Making a table of it would import pandas first.
-    added = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    added = files_added(table)
     size = pc.sum(added.column("size_bytes")).as_py() or 0 if added.num_rows else 0
-    return _read(table, added) if size <= _SMALL else _dataset(table, added)
+    return read_added(table, added) if size <= _SMALL else _dataset(table, added)
 
 
-def _read(table: DeltaTable, added: pa.Table) -> pa.Table:
+def files_added(table: DeltaTable) -> pa.Table:
+    """The files of an open table as Delta lists them: path, size, rows, partition and bounds of each."""
+    # Making a table of it would import pandas first.
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+
+
+def read_added(table: DeltaTable, added: pa.Table) -> pa.Table:
+    """The rows in some of the files that `files_added` lists of an open table, in memory."""
     schema, files = arrow_schema_of(table), files_of(table)
     parts = [_read_file(files, path, values, schema) for path, values in _files(table, added)]
     return pa.concat_tables(parts) if parts else schema.empty_table()

@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError, T
 from streaming.tables import s3, storage
+from streaming.tables.arrow import files_added, read_added
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
@@ -580,6 +581,11 @@ def _checksum(table: DeltaTable) -> dict[str, Any]:
     }
 
 
+def are_of(days: Iterable[date]) -> list[tuple[str, str, Any]]:
+    """The filter of the partitions of some days."""
+    return [(DAY, "in", sorted(day.isoformat() for day in days))]
+
+
 def contents(
     table: DeltaTable,
     filters: Sequence[tuple[str, str, Any]] | None = None,
@@ -607,24 +613,13 @@ def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: i
         before = open_table(table.table_uri, since)
     except DeltaError:
         return None
-    old, there = ({} if each is None else _rows_by_path(each) for each in (before, table))
-    added = there.keys() - old.keys()
-    if not old.keys() <= there.keys() or sum(there[path] for path in added) > most:
+    old = set() if before is None else {*files_added(before)["path"].to_pylist()}
+    there = files_added(table)
+    new = there.filter(pa.array([path not in old for path in there["path"].to_pylist()], pa.bool_()))
+    is_compacted = there.num_rows - new.num_rows < len(old)
+    if is_compacted or sum(new["num_records"].to_pylist()) > most:
         return None
-    schema = pa.schema(table.schema().to_arrow())
-    wanted = pa.schema([schema.field(name) for name in columns])
-    if not added:
-        return wanted.empty_table()
-    # It imports pandas, which whoever only declares something does not wait for.
-    from pyarrow import dataset as ds
-
-    by_day = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive") if partitions(table) else None
-    return ds.dataset(sorted(added), wanted, "parquet", files_of(table), by_day).to_table()
-
-
-def _rows_by_path(table: DeltaTable) -> dict[str, int]:
-    files = pa.table(table.get_add_actions())
-    return dict(zip(map(str, files["path"].to_pylist()), files["num_records"].to_pylist(), strict=True))
+    return read_added(table, new).select(columns)
 
 
 def missing_files(table: DeltaTable) -> list[str]:
@@ -680,8 +675,7 @@ def replace_days(
 
     Returns how many rows there are; for the rest see `stage` and `Staged.commit`.
     """
-    partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
-    return stage(frame, uri, statistics=statistics, replaces=partitions).commit(says or {}, numbers, fence=fence)
+    return stage(frame, uri, statistics=statistics, replaces=are_of(days)).commit(says or {}, numbers, fence=fence)
 
 
 def replace_all(

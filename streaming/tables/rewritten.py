@@ -15,7 +15,16 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.base import DAY, F
 from streaming.tables.data_files import added_files, read_files
-from streaming.tables.delta import Mark, attempts, commit_properties, contents, open_table, opened, write_checksum
+from streaming.tables.delta import (
+    Mark,
+    are_of,
+    attempts,
+    commit_properties,
+    contents,
+    open_table,
+    opened,
+    write_checksum,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,7 +198,7 @@ def rows_on(table: DeltaTable, days: Collection[date]) -> int:
 
 def contents_on(table: DeltaTable, days: Collection[date], columns: Sequence[str]) -> pa.Table:
     """Some columns of the rows that an open table has of some days, read without Spark."""
-    return contents(table, [(DAY, "in", sorted(day.isoformat() for day in days))], columns)
+    return contents(table, are_of(days), columns)
 
 
 def forget_days(uri: str, before: date) -> None:

@@ -28,7 +28,7 @@ from platform_assets.demo.feeds import feed_flights
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming.base import CorrectionsFailed, OperatorError, StreamingError, TidemarkError, counted, utc_now
-from streaming.changes import publish
+from streaming.changes import note_together, publish
 from streaming.declare import Pipeline, find_pipeline
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
@@ -138,6 +138,7 @@ def correct(
             except CorrectionsFailed as error:
                 failed.append(error)
             publish(spark, lake, operator)
+        note_together(lake, pipeline)
         followed = deliver_current(spark, lake, pipeline)
     _say_delivered(pipeline, followed)
     if len(failed) > 1:

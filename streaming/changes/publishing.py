@@ -15,7 +15,7 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,7 +26,7 @@ from streaming.base import CLOCK, COPY, DAY, REASON, RETRACTED, REVISION, SIGN, 
 from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
-from streaming.operators import Finding, Law, comparable, declaration_properties
+from streaming.operators import Finding, Law, about_table, comparable, declaration_properties
 from streaming.tables import contents_on, delta, newest_commits, rows_on
 
 _IN_MEMORY = 100_000
@@ -366,13 +366,15 @@ class Publishing:
     def _create(self, suffix: str, schema: StructType) -> DeltaTable:
         """One of the two tables, created empty if it is not there yet."""
         spec = next(spec for spec in self.operator.published if spec.suffix == suffix)
-        return delta.opened_or_created(
+        return delta.create(
             self._lake.table(self.operator, suffix),
-            Schema.from_json(delta.nullable(schema).json()),
+            schema,
+            append_only=False,
             description=spec.description,
             # Changes are of days long gone, each of which would be a file of its own in every revision.
             partition_by=[DAY] if suffix == CURRENT else [],
             properties=declaration_properties(self.operator),
+            about=about_table(self.operator, suffix),
         )
 
     def _other_types(self, changes: DeltaTable, columns: StructType) -> str:

@@ -50,6 +50,8 @@ class Aggregate:
 
     `rounding` is an aggregate over the same rows: how far two values of it in doubles may be apart that differ in the
     order of their rows alone. Without it the audit allows a billionth of the value.
+
+    `measured` is the SQL expression whose unit its values have, too; of a count, a share and the like there is none.
     """
 
     sql: str
@@ -60,6 +62,7 @@ class Aggregate:
     in_doubles: bool = False
     rounding: str | None = None
     takes: tuple[tuple[str, tuple[Kind, ...]], ...] = ()
+    measured: str = ""
 
     def __post_init__(self) -> None:
         settle(self, "an aggregate")
@@ -75,11 +78,15 @@ def _added(sql: str, meaning: str, of_nothing: int | None = None) -> Aggregate:
 
 
 def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
-    """An aggregate that is a sum divided by the number of its summands; the rounding is that of the sum."""
+    """An aggregate that is a sum divided by the number of its summands; the rounding is that of the sum.
+
+    Its values have the unit of `value`.
+    """
     total, number = Part(f"sum(cast({value} as double))", "sum({0})"), Part(f"count({value})", "sum({1})")
     rounding = f"sum(abs(cast({value} as double))) * {2 * _EPSILON!r}"
     whole, takes = "{0} / nullif({1}, 0)", ((value, _MEASURES),)
-    return Aggregate(sql, meaning, None, (total, number), whole, in_doubles=True, rounding=rounding, takes=takes)
+    parts = (total, number)
+    return Aggregate(sql, meaning, None, parts, whole, in_doubles=True, rounding=rounding, takes=takes, measured=value)
 
 
 def _picked(function: str, value: str, place: str, meaning: str, measure: str | None = None) -> Aggregate:
@@ -89,7 +96,7 @@ def _picked(function: str, value: str, place: str, meaning: str, measure: str | 
         Part(f"{function}({place})", f"{function}({{1}})"),
     )
     takes = () if measure is None else ((measure, _IN_ORDER),)
-    return Aggregate(parts[0].sql, meaning, parts=parts, rounding=_EXACT, takes=takes)
+    return Aggregate(parts[0].sql, meaning, parts=parts, rounding=_EXACT, takes=takes, measured=value)
 
 
 def count(where: str | None = None) -> Aggregate:
@@ -118,19 +125,22 @@ def sum(value: str) -> Aggregate:
     amounts times the machine epsilon (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
     rounding = f"count({value}) * sum(abs(cast({value} as double))) * {_EPSILON!r}"
-    return replace(_added(f"sum({value})", f"sum of {value}"), rounding=rounding, takes=((value, _MEASURES),))
+    added, takes = _added(f"sum({value})", f"sum of {value}"), ((value, _MEASURES),)
+    return replace(added, rounding=rounding, takes=takes, measured=value)
 
 
 def minimum(value: str) -> Aggregate:
     """Smallest value of the SQL expression `value`; null where there is none."""
     parts = (Part(f"min({value})", "min({0})"),)
-    return Aggregate(parts[0].sql, f"smallest {value}", parts=parts, rounding=_EXACT, takes=((value, _IN_ORDER),))
+    takes = ((value, _IN_ORDER),)
+    return Aggregate(parts[0].sql, f"smallest {value}", parts=parts, rounding=_EXACT, takes=takes, measured=value)
 
 
 def maximum(value: str) -> Aggregate:
     """Greatest value of the SQL expression `value`; null where there is none."""
     parts = (Part(f"max({value})", "max({0})"),)
-    return Aggregate(parts[0].sql, f"greatest {value}", parts=parts, rounding=_EXACT, takes=((value, _IN_ORDER),))
+    takes = ((value, _IN_ORDER),)
+    return Aggregate(parts[0].sql, f"greatest {value}", parts=parts, rounding=_EXACT, takes=takes, measured=value)
 
 
 def share(condition: str) -> Aggregate:
@@ -140,7 +150,7 @@ def share(condition: str) -> Aggregate:
     """
     value = f"cast(({condition}) as double)"
     averaged = _averaged(f"avg({value})", value, f"share of rows where {condition}")
-    return replace(averaged, takes=((condition, ("boolean",)),))
+    return replace(averaged, takes=((condition, ("boolean",)),), measured="")
 
 
 def count_distinct(value: str) -> Aggregate:
@@ -158,7 +168,7 @@ def stddev(value: str) -> Aggregate:
     """
     rounding = f"sqrt(count({value}) * sum(pow(cast({value} as double), 2))) * {2 * _EPSILON!r}"
     sql, takes = f"stddev_samp({value})", ((value, _NUMBERS),)
-    return Aggregate(sql, f"standard deviation of {value}", rounding=rounding, takes=takes)
+    return Aggregate(sql, f"standard deviation of {value}", rounding=rounding, takes=takes, measured=value)
 
 
 def percentile(value: str, share: float) -> Aggregate:
@@ -172,7 +182,7 @@ def percentile(value: str, share: float) -> Aggregate:
             f"a percentile of {share!r} does not exist", "give a share between 0 and 1, such as 0.95."
         )
     sql, takes = f"percentile({value}, {share!r})", ((value, _MEASURES),)
-    return Aggregate(sql, f"percentile {share:g} of {value}", rounding=_EXACT, takes=takes)
+    return Aggregate(sql, f"percentile {share:g} of {value}", rounding=_EXACT, takes=takes, measured=value)
 
 
 def median(value: str) -> Aggregate:
@@ -180,14 +190,14 @@ def median(value: str) -> Aggregate:
 
     It is a double whatever `value` is, so of whole numbers from 2^53 on and of decimals the nearest one.
     """
-    takes = ((value, _MEASURES),)
-    return Aggregate(f"percentile({value}, 0.5)", f"median of {value}", rounding=_EXACT, takes=takes)
+    sql, takes = f"percentile({value}, 0.5)", ((value, _MEASURES),)
+    return Aggregate(sql, f"median of {value}", rounding=_EXACT, takes=takes, measured=value)
 
 
 def mode(value: str) -> Aggregate:
     """The most frequent non-null value of the SQL expression `value`; of several, the smallest."""
     takes = ((value, _IN_ORDER),)
-    return Aggregate(f"mode({value}, true)", f"most frequent {value}", rounding=_EXACT, takes=takes)
+    return Aggregate(f"mode({value}, true)", f"most frequent {value}", rounding=_EXACT, takes=takes, measured=value)
 
 
 def first(value: str) -> Aggregate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,19 @@ class ColumnSpec:
     type: str | None = None
     of: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def unit(self) -> str:
+        """What values are measured in: the end of the meaning in brackets, as in `Delay of the departure [min]`."""
+        return "" if (found := _UNIT.search(self.meaning)) is None else found[1]
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a Delta table keeps of it beside its type: `comment`, which every engine shows, and `tidemark.unit`."""
+        kept = {"comment": self.meaning, "tidemark.unit": self.unit}
+        return {name: text for name, text in kept.items() if text}
+
+
+_UNIT = re.compile(r"\[([^\[\]]+)\]\.?$")
 _WINDOW = (
     ColumnSpec("window_start", "Start of the window, inclusive; null for what is not of one.", "timestamp"),
     ColumnSpec("window_end", "End of the window, exclusive; null for what is not of one.", "timestamp"),
@@ -62,10 +75,20 @@ def read_from_log(stream: Stream, *expressions: str) -> tuple[tuple[str, str], .
 
 def key_columns(stream: Stream, by: Iterable[str]) -> Iterator[ColumnSpec]:
     """The columns of a table by which the rows of the stream are told apart."""
-    meanings = {spec.name: spec.meaning for spec in log_columns(stream)}
     for name in by:
-        meaning = f"Key. {meanings.get(name, '')}".strip()
+        meaning = f"Key. {meaning_of(stream, name)}".strip()
         yield ColumnSpec(name, meaning, stream.types.get(name), read_from_log(stream, name))
+
+
+def meaning_of(stream: Stream, column: str) -> str:
+    """The meaning of a column of the stream's log; empty where there is no such column."""
+    return next((spec.meaning for spec in log_columns(stream) if spec.name == column), "")
+
+
+def unit_of(stream: Stream, value: str) -> str:
+    """The unit of the SQL expression `value` over the stream's rows, in brackets; known where it is just a column."""
+    unit = ColumnSpec(value, meaning_of(stream, value.strip("`"))).unit
+    return f" [{unit}]" if unit else ""
 
 
 def _names(expressions: Iterable[str]) -> Iterator[str]:

@@ -37,7 +37,7 @@ from streaming.declare.operator import (
     Operator,
     RowLaw,
     TableSpec,
-    columns_of_current,
+    published_columns,
     published_of,
 )
 from streaming.declare.side import Side, is_column
@@ -235,10 +235,10 @@ class Joined(Operator):
             return tuple(_late_columns(self.reads))
         if suffix == FAILED and self.diverts:
             return tuple(failed_of_sides(self.reads, windowed=False))
-        if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
+        if suffix not in ("", UNMATCHED, CURRENT, CHANGES) or (suffix and not self.outer_sides):
             return ()
-        if suffix == CURRENT:
-            return columns_of_current(self)
+        if suffix in (CURRENT, CHANGES):
+            return published_columns(self, suffix)
         return (*selected_columns(self.pair, self.selected, self.types), *_added_columns(len(self.reads)))
 
 

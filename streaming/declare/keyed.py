@@ -45,8 +45,8 @@ from streaming.declare.operator import (
     OnError,
     Operator,
     TableSpec,
-    columns_of_current,
     corrections_of,
+    published_columns,
     published_of,
 )
 from streaming.declare.pinned import Pinned
@@ -233,8 +233,8 @@ class Keyed(Operator):
             return _late_columns(self.streams)
         if not self.corrected:
             return ()
-        if suffix == CURRENT:
-            return columns_of_current(self)
+        if suffix in (CURRENT, CHANGES):
+            return published_columns(self, suffix)
         corrected = {corrections_of(to): ddl for to, ddl in emitted.items()}.get(suffix)
         return () if corrected is None else _corrected_columns(self.streams, self.by, corrected)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from streaming.base import AT, COPY, DAY, REASON, REVISION
+from streaming.base import AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
@@ -240,16 +240,20 @@ class Operator(ABC):
         return f"{self.name}_{suffix}" if suffix else self.name
 
 
-def columns_of_current(operator: Operator) -> tuple[ColumnSpec, ...]:
-    """The columns of the table of current results: those of a result, and what a look adds."""
+def published_columns(operator: Operator, suffix: str) -> tuple[ColumnSpec, ...]:
+    """The columns of the table CURRENT or CHANGES: those of a result, and what a look adds."""
     of_result = (column for column in operator.columns_of() if column.name in (*operator.columns, DAY))
     copy = ColumnSpec(COPY, "Which of several equal results it is, from 1 on.", "int")
     reason = "What stands here: the first result, or what an update or a correction has made of it."
+    sign = ColumnSpec(SIGN, "1 for a result that is there from now on, -1 for one that is not any more.", "int")
+    is_changes = suffix == CHANGES
     return (
         *of_result,
         *(() if operator.result_key else (copy,)),
+        *((sign,) if is_changes else ()),
         ColumnSpec(REASON, reason, "string"),
         ColumnSpec(REVISION, "The number of the look that has brought it.", "bigint"),
+        *((ColumnSpec(CLOCK, "The watermark of the operator at that look.", "timestamp"),) if is_changes else ()),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from streaming.base import DAY, EVENT_TIME
 from streaming.declare.columns import ColumnSpec, read_from_log
+from streaming.declare.delivered import CHANGES
 from streaming.declare.operator import (
     CORRECTIONS,
     CURRENT,
@@ -15,7 +16,7 @@ from streaming.declare.operator import (
     Operator,
     RowLaw,
     TableSpec,
-    columns_of_current,
+    published_columns,
     published_of,
 )
 from streaming.declare.stream import Stream
@@ -94,8 +95,8 @@ class OverWindows(Operator):
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, window, values, then what the table with this suffix adds."""
-        if suffix == CURRENT and self.overlaid:
-            return columns_of_current(self)
+        if suffix in (CURRENT, CHANGES) and self.overlaid:
+            return published_columns(self, suffix)
         added = self._added.get(suffix)
         if added is None:
             return ()

@@ -29,7 +29,7 @@ class Pipeline:
     Where it runs continuously, a batch begins every `trigger` at the earliest. `restart` says what happens when its
     process dies, and `identical_failures` how often the same batch may fail in the same way. `stop_within` bounds the
     end of a running batch; `hangs_after` is how long a batch may take before its process is taken for hung. Beyond
-    `limits` an alert is raised.
+    `limits` an alert is raised. With `change_data_feed` its tables have Delta's change data feed.
 
     Raises:
         DeclarationError: there is no stream or no operator, a name is repeated or reserved, an operator or delivery
@@ -48,6 +48,7 @@ class Pipeline:
     stop_within: str
     hangs_after: str
     limits: Limits
+    change_data_feed: bool
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Pipeline:
         stop_within: str = "45 seconds",
         hangs_after: str = "10 minutes",
         limits: Limits | None = None,
+        change_data_feed: bool = False,
     ) -> None:
         _check_held(stream, views, streams, operators, deliveries, receivers)
         held = (*([] if stream is None else [stream]), *streams)
@@ -89,6 +91,7 @@ class Pipeline:
             "stop_within": stop_within,
             "hangs_after": hangs_after,
             "limits": Limits() if limits is None else limits,
+            "change_data_feed": change_data_feed,
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)

@@ -22,7 +22,7 @@ from streaming.base import (
     interval,
     settle,
 )
-from streaming.declare.columns import ColumnSpec, read_from_log
+from streaming.declare.columns import ColumnSpec, meaning_of, read_from_log
 from streaming.declare.functions import RowFunction
 from streaming.declare.operator import FAILED, OnError, Operator, TableSpec
 from streaming.declare.side import Side, is_column
@@ -207,7 +207,8 @@ def side_columns(streams: Sequence[Stream], side: Side, types: Mapping[str, str 
     """The selected columns of an output, with their `types`."""
     for name, sql in side.selected(streams[0].columns).items():
         of = tuple(one for stream in streams for one in _read(stream, side, sql))
-        yield ColumnSpec(name, "" if is_column(sql, name) else f"`{sql}`.", types[name], of)
+        meaning = meaning_of(streams[0], name) if is_column(sql, name) else f"`{sql}`."
+        yield ColumnSpec(name, meaning, types[name], of)
 
 
 def _function_columns(streams: Sequence[Stream], side: Side, function: RowFunction) -> Iterator[ColumnSpec]:

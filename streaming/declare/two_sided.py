@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from streaming.base import DeclarationError, check_choice, check_column_name, check_name, check_names, interval, settle
-from streaming.declare.columns import ColumnSpec, failed_of_sides, log_columns
+from streaming.declare.columns import ColumnSpec, failed_of_sides, meaning_of
 from streaming.declare.delivered import CHANGES
 from streaming.declare.join_keys import InputSide, check_keys_there, keys_of
 from streaming.declare.operator import (
@@ -124,10 +124,9 @@ class TwoSided(OverWindows):
 
     def key_columns(self) -> Iterator[ColumnSpec]:
         """Those of the left stream, with those of the right one that they are equal to."""
-        meanings = {spec.name: spec.meaning for spec in log_columns(self.left)}
         for ours, theirs in self.sides_on.items():
             of = tuple(dict.fromkeys(((self.left.name, ours), (self.right.name, theirs))))
-            yield ColumnSpec(ours, f"Key. {meanings.get(ours, '')}".strip(), self.left.types.get(ours), of)
+            yield ColumnSpec(ours, f"Key. {meaning_of(self.left, ours)}".strip(), self.left.types.get(ours), of)
 
     @property
     def by(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.base import DeclarationError, check_column_name, check_name, columns_of, interval, settle
 from streaming.declare.aggregates import Aggregate
-from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log
+from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log, unit_of
 from streaming.declare.delivered import CHANGES
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
@@ -205,7 +205,8 @@ class Windowed(OverWindows):
 
 def _of_aggregates(stream: Stream, aggregates: Mapping[str, Aggregate]) -> Iterator[ColumnSpec]:
     for name, aggregate in aggregates.items():
-        meaning = f"{aggregate.meaning[:1].upper()}{aggregate.meaning[1:]}: `{aggregate.sql}`."
+        about = f"{aggregate.meaning[:1].upper()}{aggregate.meaning[1:]}: `{aggregate.sql}`"
+        meaning = f"{about}{unit_of(stream, aggregate.measured)}."
         yield ColumnSpec(name, meaning, None, read_from_log(stream, aggregate.sql))
 
 

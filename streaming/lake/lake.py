@@ -45,6 +45,8 @@ class Lake:
     """Where it is read as of: the newest batch of each stream's log; None for as it is now."""
     recomputed: FrozenMapping[str, str] = field(default_factory=lambda: FrozenMapping({}))
     """The folders with the tables that were computed for operators that had no version there, by their place."""
+    versions: FrozenMapping[str, int] | None = None
+    """The Delta version at which each table is read, by where it is, and no other table; None for the newest of all."""
 
     def __post_init__(self) -> None:
         # delta-rs decodes a path as if it were an address, and Spark reads patterns in it: half of a table would land
@@ -59,6 +61,14 @@ class Lake:
         A stream that is not among them has no batch yet.
         """
         return replace(self, cut=FrozenMapping(batches))
+
+    def at_versions(self, versions: Mapping[str, int]) -> Lake:
+        """The lake of tables at some versions of theirs, by the place of each, such as `orders/log`."""
+        return replace(self, versions=FrozenMapping({self.path(place): number for place, number in versions.items()}))
+
+    def version_read(self, uri: str) -> int | None:
+        """The version at which a table is read, -1 for not at all; None for the newest there is."""
+        return None if self.versions is None else self.versions.get(uri, -1)
 
     def batch_read(self, stream: Named) -> int | None:
         """The batch of a stream as of which the lake is read, -1 for none yet; None for the newest there is."""
@@ -112,6 +122,10 @@ class Lake:
     def progress(self, pipeline: Named) -> str:
         """The record of what every batch of a running pipeline cost and brought."""
         return self.path(pipeline.name, "progress")
+
+    def manifest(self, pipeline: Named) -> str:
+        """The file that names the versions of a pipeline's tables that belong together."""
+        return self.path(pipeline.name, "current.json")
 
     def savepoint(self, pipeline: Named, name: str, *parts: str) -> str:
         """A savepoint of a pipeline, or what lies in its folder."""

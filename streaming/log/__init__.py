@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from streaming.log.ingest import (
         Ingest,
+        about_log,
         append_heartbeat,
         append_validated,
         commit_batch,

@@ -31,7 +31,7 @@ from streaming.base import (
     optional_instant,
 )
 from streaming.clocks import BatchSummary, ClockState
-from streaming.declare import Stream
+from streaming.declare import Stream, log_columns
 from streaming.formats import TYPED, UNKNOWN, added_types
 from streaming.lake import IngestMode, Lake
 from streaming.log.batches import (
@@ -590,7 +590,13 @@ def stage_batch(frame: DataFrame, lake: Lake, stream: Stream) -> delta.Staged:
 
 def _created_log(lake: Lake, stream: Stream, schema: StructType) -> DeltaTable:
     description = stream.description or f"Event log of {stream.name}"
-    return delta.create(lake.log(stream), schema, append_only=True, description=description)
+    about = about_log(stream)
+    return delta.create(lake.log(stream), schema, append_only=True, description=description, about=about)
+
+
+def about_log(stream: Stream) -> delta.TableAbout:
+    """What the log of the stream says of its columns."""
+    return delta.TableAbout.of(log_columns(stream))
 
 
 def _bounded_and_diverse(stream: Stream, schema: StructType) -> tuple[tuple[str, ...], tuple[str, ...]]:

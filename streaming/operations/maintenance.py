@@ -13,10 +13,12 @@ from deltalake import DeltaTable
 
 from streaming import log
 from streaming.base import utc_now
+from streaming.changes import note_together
 from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
 from streaming.operations.cuts import forget_recomputed
 from streaming.operations.savepoint import Pinned, pinned
+from streaming.operators import about_table
 from streaming.service import forget_progress
 from streaming.tables import attempts, clean_up, delta, storage
 
@@ -44,11 +46,12 @@ class Maintained:
 
 @dataclass(frozen=True)
 class _Table:
-    """`compacted`: it keeps many small files; `cleaned`: nobody reads its history."""
+    """`compacted`: it keeps many small files; `cleaned`: nobody reads its history; `about`: what it says of itself."""
 
     uri: str
     compacted: bool = True
     cleaned: bool = True
+    about: delta.TableAbout = delta.NOTHING_SAID
 
 
 def maintain(
@@ -67,6 +70,8 @@ def maintain(
     far each day is corrected. Tables of open windows are written whole each time, so there is nothing to compact. What
     `progress` says of a batch goes after a month.
 
+    What the declarations say of columns and keys by now is written into the tables' metadata.
+
     A table in which nothing was written since is left alone, and not in what is returned, until `retention` is over and
     files can go again.
 
@@ -75,6 +80,9 @@ def maintain(
     Retentions shorter than a step, a run or a report takes are for lakes at rest. What an operator keeps as state it
     cleans itself, and a delivery its ledger.
     """
+    for kind in _tables(lake, pipeline):
+        if kind.about != delta.NOTHING_SAID and delta.exists(kind.uri):
+            delta.describe(kind.uri, kind.about)
     at = now()
     again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
@@ -92,6 +100,8 @@ def maintain(
         versions = versions.after(kind.uri, now())
     if done:
         versions.write(lake, pipeline)
+        # The files of older versions are going.
+        note_together(lake, pipeline)
     return done
 
 
@@ -104,14 +114,19 @@ def needs_maintenance(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime
 def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
     tables = [_Table(lake.progress(pipeline))]
     for stream in pipeline.streams:
-        tables += [_Table(lake.log(stream)), _Table(lake.batches(stream)), _Table(lake.dropped(stream))]
+        tables.append(_Table(lake.log(stream), about=log.about_log(stream)))
+        tables += [_Table(lake.batches(stream)), _Table(lake.dropped(stream))]
     for operator in pipeline.operators:
         tables += [
-            _Table(lake.table(operator, table.suffix), compacted=not table.is_replaced, cleaned=not table.keeps_history)
-            for table in operator.tables
+            _Table(
+                lake.table(operator, table.suffix),
+                compacted=not table.is_replaced,
+                cleaned=not table.keeps_history,
+                about=about_table(operator, table.suffix),
+            )
+            for table in (*operator.tables, *operator.published)
             if not table.is_state
         ]
-        tables += [_Table(lake.table(operator, table.suffix)) for table in operator.published]
     for delivery in pipeline.deliveries:
         tables += [_Table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)]
     for receiver in pipeline.receivers:

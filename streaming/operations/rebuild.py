@@ -11,7 +11,7 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, OperatorError, utc_now
-from streaming.changes import publish
+from streaming.changes import note_together, publish
 from streaming.declare import Operator, Pipeline
 from streaming.lake import OF_STREAMS, Lake
 from streaming.log import head, require_log, widen_log
@@ -248,3 +248,4 @@ def put_in_place(
             listener.waits(str(holder_of(lake, pipeline)))
             Event().wait(_LOOK_EVERY)
     publish(spark, lake, operator)
+    note_together(lake, pipeline)

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
         versions_read,
     )
     from streaming.operators.backlog import Backlog, LateCount, Waiting, settled_at
+    from streaming.operators.change_data_feed import feed_changes
     from streaming.operators.comparison import Finding, Law, comparable, differing_rows
     from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
     from streaming.operators.declaration import (
         DECLARATION,
+        about_table,
         check_declaration,
         create_table,
         declaration_properties,

@@ -13,7 +13,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming.base import ChangedDeclaration, T
-from streaming.declare import Operator
+from streaming.declare import CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators.progress import BORN, generation_of
 from streaming.tables import delta
@@ -41,8 +41,15 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: T.StructTy
         append_only=spec.written_by == "stream" and not (spec.is_replaced or spec.is_state),
         description=spec.description,
         properties={**declaration_properties(operator), **born},
+        about=about_table(operator, suffix),
     )
     return uri
+
+
+def about_table(operator: Operator, suffix: str = "") -> delta.TableAbout:
+    """What a table of the operator says of its columns."""
+    unique = next((law.unique for law in operator.laws_of(suffix) if law.unique), ())
+    return delta.TableAbout.of(operator.columns_of(suffix), operator.result_key if suffix == CURRENT else unique)
 
 
 def declaration_properties(operator: Operator, **more: Any) -> dict[str, str]:

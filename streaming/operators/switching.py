@@ -121,6 +121,7 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
     numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
     numbers |= {} if there is None else _continued(numbers, numbers_of(there), generation)
     _replace(rows, uri, generation, numbers, bounded_columns(built))
+    delta.describe(uri, delta.TableAbout.in_table(built))
     if metadata.configuration.get(_APPEND_ONLY) == "true":
         delta.opened(uri).alter.set_table_properties({_APPEND_ONLY: "true"})
 

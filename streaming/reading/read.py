@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 
 from streaming.base import DeclarationError, F, ReadError, counted, needs
+from streaming.changes import Manifest
 from streaming.declare import CURRENT, Operator, Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.log import read_log, rejected
@@ -107,6 +108,7 @@ def read(
     sort: Sequence[str] = (),
     limit: int | None = None,
     as_of: str | int | None = None,
+    cut: bool = False,
     lake: Lake | None = None,
     spark: None = None,
 ) -> Rows: ...
@@ -123,6 +125,7 @@ def read(
     sort: Sequence[str] = (),
     limit: int | None = None,
     as_of: str | int | None = None,
+    cut: bool = False,
     lake: Lake | None = None,
     spark: SparkSession,
 ) -> DataFrame: ...
@@ -138,6 +141,7 @@ def read(
     sort: Sequence[str] = (),
     limit: int | None = None,
     as_of: str | int | None = None,
+    cut: bool = False,
     lake: Lake | None = None,
     spark: SparkSession | None = None,
 ) -> Rows | DataFrame:
@@ -145,15 +149,21 @@ def read(
 
     `operator` is a view or another operator of the pipeline, its first one if left out. `where` is a condition in
     Spark's SQL; `sort` are columns, `'flights desc'` for the greatest first; `as_of` is a batch, an instant or a
-    savepoint. The lake is that of the settings, if none is given. With a `spark` session the rows are a frame of its.
+    savepoint. With `cut=True` the versions are read that `current.json` of the pipeline names: all have followed the
+    same batches of the logs, so that rows of several tables belong together. The lake is that of the settings, if none
+    is given. With a `spark` session the rows are a frame of its.
 
     Raises:
         DeclarationError: there is no such pipeline, operator, or `what`; the text lists those there are.
-        ReadError: a column is not there, nothing is there yet, or only Spark can tell which rows these are.
+        ReadError: a column is not there, nothing is there yet, or only Spark can tell which rows these are; or no
+            version of the table is among those that belong together.
     """
     of = find_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     shown = operator if isinstance(operator, Operator) else of.operator(operator)
     there = Settings().lake if lake is None else lake
+    if cut:
+        _check_cut(as_of, spark)
+        there = _at_cut(there, of)
     if as_of is not None:
         from streaming.operations import lake_as_of
 
@@ -174,6 +184,33 @@ def read(
         ) from None
     except ReadError as error:
         raise ReadError(f"{error} {title} has: {', '.join(rows.columns)}.", choices=rows.columns) from None
+
+
+def _check_cut(as_of: str | int | None, spark: SparkSession | None) -> None:
+    if as_of is not None:
+        raise ReadError(
+            f"cut=True and as_of={as_of!r} are two moments.", "Give one of them.", field="as_of", value=as_of
+        )
+    if spark is not None:
+        raise ReadError(
+            "with cut=True rows are read without Spark.",
+            "Leave spark out, or let Spark read the versions that current.json names: "
+            "spark.read.option('versionAsOf', version).format('delta').load(path).",
+            field="spark",
+        )
+
+
+def _at_cut(lake: Lake, pipeline: Pipeline) -> Lake:
+    """The lake at the versions that belong together."""
+    manifest = Manifest.read(lake, pipeline)
+    if manifest is None:
+        raise ReadError(
+            f"there are no versions that belong together of pipeline {pipeline.name!r} yet: there is no file "
+            f"{lake.manifest(pipeline)!r}.",
+            f"It is written by `tidemark run {pipeline.name}` once all operators have followed the same batches.",
+            pipeline=pipeline.name,
+        )
+    return lake.at_versions(manifest.versions)
 
 
 def _chosen(choice: Choice, where: str | None, columns: Sequence[str], sort: Sequence[str]) -> Choice:
@@ -230,6 +267,15 @@ def _not_stored(
     known = {**_readable(lake, pipeline, operator), **dict.fromkeys(stored)}
     if what not in known:
         return _unknown(operator, what, known)
+    if lake.versions is not None:
+        places = tuple(uri.removeprefix(f"{lake.root.rstrip('/')}/") for uri in lake.versions)
+        return ReadError(
+            f"no version of {title} is among those that belong together, which are of: {', '.join(places)}.",
+            "Read it without cut=True; of an operator that is paused, first let it go on.",
+            operator=operator.name,
+            value=what,
+            choices=places,
+        )
     return ReadError(
         f"no table of the lake {lake.root!r} has {title} as it is asked for.",
         f"Run `tidemark run {pipeline.name}` if nothing is there yet; what has to be computed is read with "

@@ -121,7 +121,7 @@ def names_of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> tuple[s
 
 
 def _of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> dict[str, Found]:
-    now = lake.cut is None
+    now = lake.cut is None and lake.versions is None
     dead = {
         each.table_name(DEAD): partial(_whole, lake.table(each, DEAD), ("generation", "batch", "position"))
         for each in pipeline.deliveries
@@ -141,7 +141,7 @@ def _whole(uri: str, order: tuple[str, ...]) -> StoredRows | None:
 
 
 def _log(lake: Lake, stream: Stream) -> StoredRows | None:
-    table = delta.open_table(lake.log(stream))
+    table = delta.open_table(lake.log(stream), lake.version_read(lake.log(stream)))
     if table is None:
         return None
     check_as_of(lake, stream)
@@ -200,7 +200,7 @@ def _over_windows(operator: OverWindows, lake: Lake) -> dict[str, Found]:
 
 
 def _first_windows(lake: Lake, operator: OverWindows, order: tuple[str, ...]) -> StoredRows | None:
-    table = delta.open_table(lake.table(operator))
+    table = _open(lake, operator)
     if table is None:
         return None
     rows = StoredRows.of(table, order)
@@ -217,7 +217,7 @@ def _first_windows(lake: Lake, operator: OverWindows, order: tuple[str, ...]) ->
 
 
 def _updates(lake: Lake, view: Windowed, order: tuple[str, ...]) -> StoredRows | None:
-    table = open_side(lake, view, UPDATES)
+    table = _open(lake, view, UPDATES)
     if table is None:
         return None
     rows = StoredRows.of(table, order)
@@ -226,9 +226,17 @@ def _updates(lake: Lake, view: Windowed, order: tuple[str, ...]) -> StoredRows |
     return _through(shown, lake.batch_read(view.of))
 
 
+def _open(lake: Lake, operator: Operator, suffix: str = "") -> DeltaTable | None:
+    """A table of the operator, at the version at which the lake is read."""
+    uri = lake.table(operator, suffix)
+    if lake.versions is not None or not suffix:
+        return delta.open_table(uri, lake.version_read(uri))
+    return open_side(lake, operator, suffix)
+
+
 def _now(lake: Lake, operator: Operator, suffix: str, order: tuple[str, ...]) -> StoredRows | None:
     """A table that is there as it is now only."""
-    table = None if lake.cut is not None else open_side(lake, operator, suffix)
+    table = None if lake.cut is not None else _open(lake, operator, suffix)
     return None if table is None else StoredRows.of(table, order)
 
 
@@ -267,9 +275,9 @@ def _(operator: Enriched, lake: Lake) -> dict[str, Found]:
 
 def _as_read(lake: Lake, operator: Operator, suffix: str, order: tuple[str, ...]) -> StoredRows | None:
     """A table at the version that a reader of the lake sees."""
-    table = open_side(lake, operator, suffix) if suffix else delta.open_table(lake.table(operator))
-    if table is None:
-        return None
+    table = _open(lake, operator, suffix)
+    if table is None or lake.versions is not None:
+        return None if table is None else StoredRows.of(table, order)
     version = version_read(lake, operator, table)
     return StoredRows.of(delta.opened(lake.table(operator, suffix), version), order)
 
@@ -278,12 +286,12 @@ def _selected(lake: Lake, selected: Selected, suffix: str) -> StoredRows | None:
     order = (BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
     if len(selected.reads) > 1:
         return _as_read(lake, selected, suffix, order)
-    table = open_side(lake, selected, suffix) if suffix else delta.open_table(lake.table(selected))
+    table = _open(lake, selected, suffix)
     return None if table is None else _followed(lake, selected, StoredRows.of(table, order), table)
 
 
 def _enriched(lake: Lake, enriched: Enriched, suffix: str) -> StoredRows | None:
-    own, table = (delta.open_table(lake.table(enriched, each)) for each in ("", suffix))
+    own, table = (_open(lake, enriched, each) for each in ("", suffix))
     return None if table is None else _followed(lake, enriched, StoredRows.of(table, (BATCH, ORIGIN)), own)
 
 
@@ -304,7 +312,7 @@ def _current(
     current = _published(lake, operator, order)
     if current is not None:
         return replace(current, columns=columns, computed={_CORRECTED: f"{REASON} <> 'first'"})
-    if lake.cut is not None or any(delta.exists(lake.table(operator, each)) for each in (CORRECTIONS, UPDATES)):
+    if lake.cut is not None or any(_open(lake, operator, each) is not None for each in (CORRECTIONS, UPDATES)):
         return None
     rows = first()
     return None if rows is None else replace(rows, columns=columns, computed={_CORRECTED: "false"})
@@ -312,7 +320,7 @@ def _current(
 
 def _published(lake: Lake, operator: Operator, order: tuple[str, ...]) -> StoredRows | None:
     """The table of current results, unless the operator was built anew since and nobody has looked at it yet."""
-    own, changes = (delta.open_table(lake.table(operator, suffix)) for suffix in ("", CHANGES))
+    own, changes = (_open(lake, operator, suffix) for suffix in ("", CHANGES))
     if changes is not None and (changes.transaction_version(_OF_GENERATION) or 0) != generation_of(own):
         return None
     return _now(lake, operator, CURRENT, order)

@@ -34,6 +34,8 @@ _INSPECTED_EVERY = timedelta(seconds=10)
 
 _LOOKED_AT_EVERY = 5.0
 """Seconds between two looks at what is current of an operator that takes no step; another process corrects it."""
+_NOTED_EVERY = 5.0
+"""Seconds between two looks at which versions of the tables belong together, where anything was written."""
 _MOST_PUBLISHING = 9
 """The least time between two looks, in times that the last one took, so that a tenth of the time goes into them."""
 
@@ -73,11 +75,11 @@ class Continuous(Observer):
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: dict[str, StreamingQuery] = {}
         beside = [*self._run.deliveries.runtimes, *self._run.publishing]
-        threads = len(self._run.operators) + len(beside) + 1
+        threads = len(self._run.operators) + len(beside) + 2
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
         self._delivering: list[Future[None]] = []
         self._news = {publishing.operator.name: Event() for publishing in self._run.publishing}
-        self._delivered, self._ended = Event(), Event()
+        self._delivered, self._ended, self._written = Event(), Event(), Event()
         self._wake = Event()
         self._steps = _Stepping(self._run, self.watch, self._threads, now, lambda: self._wake.set())
         self._giving_way: set[str] = set()
@@ -104,6 +106,7 @@ class Continuous(Observer):
                 for runtime in self._run.deliveries.runtimes
             ]
             self._delivering += [self._threads.submit(self._publish, each) for each in self._run.publishing]
+            self._delivering.append(self._threads.submit(self._note_together))
             self.watch.phase = "running"
             while (end := ending()) is None:
                 self._step()
@@ -137,6 +140,7 @@ class Continuous(Observer):
     def committed(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.committed(query, written, batch)
         self._run.deliveries.tell()
+        self._written.set()
         if query in self._news:
             self._news[query].set()
         if batch is not None:
@@ -198,8 +202,18 @@ class Continuous(Observer):
             news.clear()
             began = monotonic()
             self._run.publish(publishing)
+            self._written.set()
             self._delivered.wait(min(_MOST_PUBLISHING * (monotonic() - began), _LOOKED_AT_EVERY))
             news.wait(_LOOKED_AT_EVERY)
+
+    def _note_together(self) -> None:
+        """Write down which versions belong together, where anything was written, on and on, until deliveries end."""
+        while not self._delivered.is_set():
+            self._written.wait(_NOTED_EVERY)
+            if self._written.is_set():
+                self._written.clear()
+                self._run.note_together()
+            self._delivered.wait(_NOTED_EVERY)
 
     def _end_deliveries(self) -> None:
         """Let each end the batch that it sends, and begin no other."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -17,12 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import BATCH, ORIGIN, DeclarationError, FunctionError, StreamingError, names_in
-from streaming.changes import Publishing
+from streaming.changes import Publishing, note_together
 from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, log_schema, read_log, valid, widen_log
-from streaming.operators import OperatorRuntime, Step, Written, counts_of, runtime_of
+from streaming.operators import OperatorRuntime, Step, Written, counts_of, feed_changes, runtime_of
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
@@ -161,6 +162,7 @@ class Run:
                 self._pauses.check(runtime)
         for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
             widen_log(self.spark, self.lake, stream)
+        feed_changes(self.lake, self.pipeline)
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.
@@ -251,6 +253,16 @@ class Run:
         """Publish what is current of all operators."""
         for publishing in self.publishing:
             self.publish(publishing)
+        self.note_together()
+
+    def note_together(self) -> None:
+        """Write down which versions of the tables belong together; nothing stops where that fails."""
+        reasons = {name: str(why) for name, why in self.paused.items()}
+        try:
+            feed_changes(self.lake, self.pipeline)
+            note_together(self.lake, self.pipeline, reasons)
+        except (StreamingError, DeltaError, OSError) as failed:
+            _log.warning("what belongs together of %r could not be written down: %s", self.pipeline.name, failed)
 
     def _failing_row(self, runtime: OperatorRuntime, step: Step, expression: str) -> str | None:
         """Looked for once, however often the step is tried again: that reads the logs."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,8 @@ format. It is raised by the release whose tables an earlier one would read wrong
 """
 PROPERTY = "tidemark.format"
 """The property of a table that holds its format."""
+KEY = "tidemark.key"
+"""The property of a table that names the columns of which no two of its rows have the same values, with commas."""
 DELTA_CONFIGURATION = {
     # delta-rs's default of 100 makes small appends three times slower.
     "delta.checkpointInterval": "10",
@@ -56,6 +58,42 @@ _MARK = "mark"
 """The key, in the metadata of a commit, of the text of its `Mark`."""
 BEFORE = -1
 """The version of a table that is not there yet."""
+
+
+class DescribedColumn(Protocol):
+    """A column with what a table keeps of it beside its type, such as its `comment`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def metadata(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class TableAbout:
+    """The meaning of a table's `columns`, as metadata by the name of each, and its `key`, for whoever reads it."""
+
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Iterable[DescribedColumn], key: Iterable[str] = ()) -> Self:
+        """What is known of a table with these columns."""
+        return cls({each.name: each.metadata for each in columns}, tuple(key))
+
+    @classmethod
+    def in_table(cls, table: DeltaTable) -> Self:
+        """What an open table says."""
+        key = table.metadata().configuration.get(KEY, "")
+        return cls({each.name: each.metadata for each in table.schema().fields}, tuple(filter(None, key.split(", "))))
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table that say it."""
+        return {KEY: ", ".join(self.key)} if self.key else {}
+
+
+NOTHING_SAID = TableAbout()
 
 
 def exists(uri: str) -> bool:
@@ -142,20 +180,47 @@ def create(
     *,
     append_only: bool,
     description: str,
+    partition_by: Sequence[str] | None = None,
     properties: Mapping[str, str] | None = None,
+    about: TableAbout = NOTHING_SAID,
 ) -> DeltaTable:
     """The table at `uri`, created empty if it is not there yet, with columns of Spark types; see `opened_or_created`.
 
-    It is partitioned by `_day` where `schema` has that column.
+    It is partitioned by `_day` where `schema` has that column and nothing else is said.
     """
     return opened_or_created(
         uri,
-        Schema.from_json(nullable(schema).json()),
+        Schema.from_json(_with_metadata(nullable(schema), about.columns).json()),
         description=description,
         append_only=append_only,
-        partition_by=partition_of(schema.names),
-        properties=properties,
+        partition_by=partition_of(schema.names) if partition_by is None else partition_by,
+        properties={**about.properties, **(properties or {})},
     )
+
+
+def describe(uri: str, about: TableAbout) -> bool:
+    """Bring what an existing table says of its columns up to date; tells if any of it was older."""
+    table = opened(uri)
+    there = {field.name: field.metadata for field in table.schema().fields}
+    said = {name: about.columns[name] for name in there if name in about.columns}
+    older = {name: told for name, told in said.items() if not told.items() <= there[name].items()}
+    for name, told in older.items():
+        table.alter.set_column_metadata(name, dict(told))
+    properties = {
+        name: text for name, text in about.properties.items() if table.metadata().configuration.get(name) != text
+    }
+    if properties:
+        table.alter.set_table_properties(properties, raise_if_not_exists=False)
+    return bool(older or properties)
+
+
+def _with_metadata(schema: T.StructType, columns: Mapping[str, Mapping[str, Any]]) -> T.StructType:
+    """The schema with what is said of each of its columns."""
+    fields = [
+        T.StructField(each.name, each.dataType, True, {**each.metadata, **columns.get(each.name, {})})
+        for each in schema
+    ]
+    return T.StructType(fields)
 
 
 def widen(uri: str, schema: T.StructType) -> None:
@@ -389,7 +454,7 @@ class Staged:
                 table.create_write_transaction(
                     list(self._actions),
                     mode="append" if self._replaces is None else "overwrite",
-                    schema=Schema.from_json(nullable(schema).json()) if replaces_all else table.schema(),
+                    schema=_replaced_schema(table, schema) if replaces_all else table.schema(),
                     partition_by=partitions(table),
                     partition_filters=list(self._replaces) if self._replaces else None,
                     commit_properties=properties,
@@ -397,6 +462,12 @@ class Staged:
         table.update_incremental()
         write_checksum(table)
         return self.rows
+
+
+def _replaced_schema(table: DeltaTable, schema: T.StructType) -> Schema:
+    """The columns of `schema`, of each of which the open table goes on saying what it says by now."""
+    said = {field.name: field.metadata for field in table.schema().fields}
+    return Schema.from_json(_with_metadata(nullable(schema), said).json())
 
 
 def stage(

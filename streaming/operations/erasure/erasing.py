@@ -48,7 +48,7 @@ from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
 from streaming.service import Delivering, Observer, take_lease
-from streaming.tables import Split, clean_up, delta, numbers_of, take_out, to_be_taken
+from streaming.tables import Split, clean_up, delta, numbers_of, storage, take_out, to_be_taken
 
 _VACUUMS = ((0, False), (1, True))
 """Hours for which a file stays, and whether it goes also where no version has it.
@@ -120,6 +120,8 @@ def erase(
         for table in _others(spark, lake, pipeline, person, erasure):
             erasure = _taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")
+        # The versions that it names are among what goes.
+        storage.remove(lake.manifest(pipeline))
         forget_recomputed(lake)
         for table in tables_of(lake, pipeline):
             erasure = _without_history(lake, erasure, table)

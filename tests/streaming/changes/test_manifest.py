@@ -1,0 +1,155 @@
+"""The versions in `current.json` belong together: all of them have followed the same batches of the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import Lake, Pipeline, Selected
+from streaming.base import ReadError
+from streaming.changes import Manifest, note_together, publish
+from streaming.operations.erasure import Person, erase
+from streaming.operations.maintenance import maintain
+from streaming.service.observer import Observer
+from streaming.service.run import Run
+from tests.support.delivering import by_id, reading, readings, visits
+from tests.support.instants import NOW
+from tests.support.runs import run
+from tidemark import read
+from tidemark.testing import correct
+
+updated = replace(by_id, name="updated", late="update", allowed_lateness="1 minute")
+kept = Selected("kept", readings, {"id": "id", "value": "value"})
+SHOP = Pipeline(readings, (by_id, visits, updated, kept), name="shop")
+
+FIRST = [reading("a", 1, 5), reading("b", 2, 7), reading("a", 40, 1)]
+"""Closes the windows of the first half minute."""
+SECOND = [reading("a", 3, 2), reading("b", 80, 1)]
+"""Brings a late row, and closes the next windows."""
+
+
+def manifest(lake: Lake) -> Manifest:
+    found = Manifest.read(lake, SHOP)
+    assert found is not None
+    return found
+
+
+def rows_at(lake: Lake, place: str) -> list[dict[str, Any]]:
+    return DeltaTable(lake.path(place), version=manifest(lake).versions[place]).to_pyarrow_table().to_pylist()
+
+
+def total(lake: Lake, operator: Any = by_id) -> int:
+    return sum(row["total"] for row in read(SHOP, operator, cut=True, lake=lake).arrow().to_pylist())
+
+
+def test_a_run_ends_with_versions_that_belong_together(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    written = manifest(lake)
+    assert written.through == {"readings": 0}
+    assert written.without == {}
+    assert {place.rpartition("/")[2] for place in written.versions} == {
+        *("log", "by_id", "by_id_changes", "by_id_current", "visits", "visits_changes", "visits_current", "kept"),
+        *("updated", "updated_changes", "updated_current"),
+    }
+    run(spark, lake, SHOP, SECOND)
+    assert manifest(lake).through == {"readings": 1}
+    assert Counter(row["id"] for row in rows_at(lake, "readings/log") if row["id"]) == {"a": 3, "b": 2}
+    assert len(rows_at(lake, "readings/kept")) == 5
+
+
+def test_an_operator_that_has_followed_less_keeps_the_versions_of_before(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    before = manifest(lake)
+    # Only a part of the pipeline runs: its own manifest is another one's.
+    run(spark, lake, Pipeline(readings, (by_id,), name="part"), SECOND)
+    assert note_together(lake, SHOP) == before
+    assert Counter(row["id"] for row in rows_at(lake, "readings/log") if row["id"]) == {"a": 2, "b": 1}
+    assert total(lake) == 12
+    behind = Run(spark, lake, SHOP, Observer(lambda: NOW))
+    behind.step_all()
+    behind.catch_up()
+    behind.publish_all()
+    assert manifest(lake).through == {"readings": 1}
+    assert total(lake) == 13
+
+
+def test_a_correction_is_read_once_it_is_published(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    run(spark, lake, SHOP, SECOND)
+    assert total(lake) == 13
+    correct(spark, lake, by_id, lambda: NOW)
+    assert note_together(lake, SHOP) == manifest(lake)
+    assert total(lake) == 13
+    publish(spark, lake, by_id)
+    note_together(lake, SHOP)
+    assert total(lake) == total(lake, updated) == 15
+
+
+def test_versions_after_maintenance_can_be_read(spark: SparkSession, lake: Lake) -> None:
+    for batch in (FIRST, SECOND, [reading("a", 81, 4)]):
+        run(spark, lake, SHOP, batch)
+    maintain(lake, SHOP, now=lambda: NOW)
+    for place in manifest(lake).versions:
+        assert DeltaTable(lake.path(place)).version() == manifest(lake).versions[place]
+        rows_at(lake, place)
+
+
+def test_nothing_is_named_that_an_erasure_has_removed(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    erase(spark, lake, SHOP, Person.of("id=b"), now=lambda: NOW)
+    assert Manifest.read(lake, SHOP) is None
+    with pytest.raises(ReadError, match=r"current\.json"):
+        total(lake)
+    for operator in (by_id, visits, updated):
+        publish(spark, lake, operator)
+    note_together(lake, SHOP)
+    assert {row["id"] for row in read(SHOP, by_id, cut=True, lake=lake).arrow().to_pylist()} == {"a"}
+
+
+def test_paused_operators_are_left_out_by_name(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    run(spark, lake, Pipeline(readings, (by_id, visits, kept), name="shop"), SECOND)
+    note_together(lake, SHOP, {"updated": "its tables are of another declaration"})
+    assert manifest(lake).without == {"updated": "its tables are of another declaration"}
+    assert total(lake) == 13
+    with pytest.raises(ReadError, match=r"updated.*belong together"):
+        total(lake, updated)
+
+
+def test_what_belongs_to_no_cut_is_refused_with_the_way_out(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    with pytest.raises(ReadError, match="two moments"):
+        read(SHOP, by_id, cut=True, as_of=0, lake=lake)
+    with pytest.raises(ReadError, match="versionAsOf"):
+        read(SHOP, by_id, cut=True, lake=lake, spark=spark)
+    with pytest.raises(ReadError, match="readings/by_id_current"):
+        read(SHOP, by_id, "corrections", cut=True, lake=lake)
+    assert len(read(SHOP, by_id, "log", cut=True, lake=lake)) == 3
+    assert len(read(SHOP, kept, cut=True, lake=lake)) == 3
+
+
+def test_change_data_feed_is_on_where_it_is_declared(spark: SparkSession, lake: Lake) -> None:
+    fed = Pipeline(readings, (by_id,), change_data_feed=True)
+    run(spark, lake, Pipeline(readings, (by_id,)), FIRST)
+    current = lake.table(by_id, "current")
+    assert DeltaTable(current).protocol().min_writer_version == 2
+    run(spark, lake, fed, SECOND)
+    begun = DeltaTable(current).version()
+    assert DeltaTable(current).protocol()[:2] == (1, 4)
+    correct(spark, lake, by_id, lambda: NOW)
+    publish(spark, lake, by_id)
+
+    rows = pa.table(DeltaTable(current).load_cdf(starting_version=begun + 1)).to_pylist()
+    assert Counter((row["_change_type"], row["id"], row["total"]) for row in rows if row["id"] == "a") >= Counter(
+        {("delete", "a", 5): 1, ("insert", "a", 7): 1}
+    )
+    by_spark = (
+        spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", begun + 1).load(current)
+    )
+    assert by_spark.where("id = 'a' and total = 7 and _change_type = 'insert'").count() == 1

@@ -13,8 +13,10 @@ from platform_assets.cli.render import next_step, print_rows
 from platform_assets.texts.ingest import PARTS, part_row, summary
 from streaming.declare import Operator, Pipeline, Stream, declared_pipelines
 from streaming.lake import Settings
-from streaming.log import places_of_ingest
-from streaming.operators import counts_of, runtime_of
+from streaming.log import places_of_ingest, require_log
+from streaming.operators import analysis_of, counts_of, places_in, runtime_of
+
+_ANALYSED = "no run has analysed this declaration yet"
 
 
 def explain(
@@ -45,8 +47,15 @@ def _ingested(name: str) -> tuple[Pipeline, Stream] | None:
 
 
 def _explain_view(pipeline: Pipeline, operator: Operator) -> None:
-    with spark_session(is_short=True) as spark:
-        lines = runtime_of(operator, current_lake()).explain(spark)
+    lake = current_lake()
+    runtime = runtime_of(operator, lake)
+    for stream in operator.follows:
+        require_log(lake, stream)
+    analysis = analysis_of(lake, pipeline, operator)
+    if analysis is None:
+        with spark_session(is_short=True, why=_ANALYSED) as spark:
+            analysis = runtime.analysis(spark)
+    lines = runtime.explained(analysis)
     table = Table(show_header=False, box=None, title=f"{pipeline.name}/{operator.name}", title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
@@ -57,10 +66,13 @@ def _explain_view(pipeline: Pipeline, operator: Operator) -> None:
 
 
 def _explain_stream(pipeline: Pipeline, stream: Stream) -> None:
-    runtimes = [runtime_of(operator, current_lake()) for operator in pipeline.operators_of(stream)]
-    with spark_session(is_short=True) as spark:
-        places = places_of_ingest(spark, stream, counts_of(runtimes, stream))
-    print_rows(console, f"{pipeline.name}: ingest of {stream.name}", PARTS, map(part_row, places.parts))
-    console.print(summary(stream.name, places, Settings().ingest), highlight=False, markup=False)
+    lake = current_lake()
+    parts = places_in(lake, pipeline, stream)
+    if parts is None:
+        runtimes = [runtime_of(operator, lake) for operator in pipeline.operators_of(stream)]
+        with spark_session(is_short=True, why=_ANALYSED) as spark:
+            parts = places_of_ingest(spark, stream, counts_of(runtimes, stream)).parts
+    print_rows(console, f"{pipeline.name}: ingest of {stream.name}", PARTS, map(part_row, parts))
+    console.print(summary(stream.name, parts, Settings().ingest), highlight=False, markup=False)
     command = f"tidemark bench {pipeline.name}" + ("" if stream == pipeline.stream else f" --stream {stream.name}")
     next_step(console, command, "replays a sample of its log, and says where the time goes.")

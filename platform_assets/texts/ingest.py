@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streaming.lake import IngestMode
-from streaming.log import Place, Places
+from streaming.log import Place
 
 PARTS = ("part", "name", "where", "why there")
 _TASKS, _BEFORE, _AFTER, _SPARK = "tasks", "Spark, and on to tasks", "Spark, over what tasks have written", "Spark"
@@ -22,18 +24,18 @@ def part_row(part: Place) -> tuple[str, str, str, str]:
     return _WORDS.get(part.kind, part.kind), name, where, part.reason or "proven to be the same in Arrow"
 
 
-def summary(stream: str, places: Places, mode: IngestMode) -> str:
+def summary(stream: str, parts: Sequence[Place], mode: IngestMode) -> str:
     """Who ingests the stream, in words."""
     if mode == "careful":
         return f"TIDEMARK_INGEST=careful: Spark ingests all of {stream}, whatever tasks could."
-    if places.judgement is None:
+    to_spark = [part for part in parts if part.reason]
+    if not all(part.after or part.before for part in to_spark):
         return (
             f"Spark ingests all of {stream}, because of what stands at 'Spark': a batch costs it two to three times as "
             "much CPU as tasks."
         )
     told = f"Tasks ingest {stream}; rows in doubt, such as one that a rule divides by zero for, are judged by Spark."
-    if places.rules:
-        names = ", ".join(rule.name for rule in places.rules)
+    if names := ", ".join(part.name for part in to_spark if part.kind == "rule"):
         told += (
             f" {names} is judged by Spark afterwards, and where it refuses a row, Spark ingests that batch and those "
             "that follow until one has no rejected row."

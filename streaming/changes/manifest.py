@@ -53,10 +53,7 @@ class Manifest:
             **{name: dict(part) for name, part in vars(self).items()},
         }
         content = json.dumps(document, indent=2, sort_keys=True).encode()
-        uri = lake.manifest(pipeline)
-        files, path = storage.resolve(uri)
-        storage.make_folder(files, path.rpartition("/")[0])
-        storage.replace_bytes(uri, content, uuid.uuid4().hex)
+        storage.replace_bytes(lake.manifest(pipeline), content, uuid.uuid4().hex)
 
 
 def note_together(lake: Lake, pipeline: Pipeline, paused: Mapping[str, str] | None = None) -> Manifest | None:

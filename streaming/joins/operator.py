@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import cached_property, reduce
 from operator import or_
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -323,7 +324,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         # A result has the later time of both rows.
         return super().whole_since(dropped) + whole_days(_widest(self.operator))
 
-    def described(self, spark: SparkSession) -> dict[str, str]:
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         joined = self.operator
         return {
             "results": _results(joined),

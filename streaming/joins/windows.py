@@ -11,7 +11,7 @@ from operator import add, or_
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructField, StructType
@@ -383,7 +383,7 @@ class TwoSidedRuntime(OverWindowsRuntime[TwoSided]):
     def why_all(self, stream: Stream) -> str:
         return "has windows of two streams, of which only the rows tell how far back they reach"
 
-    def described(self, spark: SparkSession) -> dict[str, str]:
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         return _described(self.lake, self.operator)
 
 

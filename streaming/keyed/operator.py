@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial, reduce
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -201,7 +202,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
             return "has rules of it, which stay in force however old they are"
         return "corrects late rows by all rows of a key since it was idle, which may be of any day"
 
-    def described(self, spark: SparkSession) -> dict[str, str]:
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         lake, keyed = self.lake, self.operator
         return {
             "results": _results(keyed),

@@ -595,7 +595,7 @@ def _created_log(lake: Lake, stream: Stream, schema: StructType) -> DeltaTable:
 
 
 def about_log(stream: Stream) -> delta.TableAbout:
-    """What the log of the stream says of its columns."""
+    """The meaning of the columns of the stream's log."""
     return delta.TableAbout.of(log_columns(stream))
 
 

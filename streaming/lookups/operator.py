@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -108,7 +109,7 @@ class EnrichedRuntime(OperatorRuntime):
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         return {to or "current": partial(self._read, to) for to in ("", FAILED, PENDING)}
 
-    def described(self, spark: SparkSession) -> dict[str, str]:
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         return _described(self.lake, self.operator)
 
     def position(self) -> str:

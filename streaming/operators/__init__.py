@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
+    from streaming.operators.analyses import analyse, analysis_of, places_in
     from streaming.operators.as_of import (
         LogAtVersion,
         PinnedTables,

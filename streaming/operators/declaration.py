@@ -47,7 +47,7 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: T.StructTy
 
 
 def about_table(operator: Operator, suffix: str = "") -> delta.TableAbout:
-    """What a table of the operator says of its columns."""
+    """The meaning and the key of a table of the operator."""
     unique = next((law.unique for law in operator.laws_of(suffix) if law.unique), ())
     return delta.TableAbout.of(operator.columns_of(suffix), operator.result_key if suffix == CURRENT else unique)
 

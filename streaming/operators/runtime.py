@@ -242,7 +242,19 @@ class OperatorRuntime(ABC):
         return {}
 
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
-        """The explanation for people, by heading: how and why so it is computed, and its progress; needs no tables.
+        """The explanation for people, as `explained` gives it, by Spark's analysis of today.
+
+        Raises:
+            LogError: as `explained`.
+        """
+        return self.explained(self.analysis(spark))
+
+    def analysis(self, spark: SparkSession) -> Mapping[str, Any]:
+        """Facts that only Spark's analysis of the declaration tells, as JSON values; they follow from nothing else."""
+        return {}
+
+    def explained(self, analysis: Mapping[str, Any]) -> Mapping[str, str]:
+        """The explanation for people, by heading: how and why so it is computed, and its progress; starts no Spark.
 
         Raises:
             LogError: a log that it follows is not there yet.
@@ -253,14 +265,14 @@ class OperatorRuntime(ABC):
         diverts = f"go to the side output {FAILED!r}"
         told = {
             "errors": diverts if operator.diverts else f"pause the {operator.kind_name}",
-            **self.described(spark),
+            **self.described(analysis),
             "steps": "after each batch of a log" if operator.every is None else f"at most every {operator.every}",
             "position": self.position(),
         }
         return {heading: words for heading, words in told.items() if words}
 
-    def described(self, spark: SparkSession) -> Mapping[str, str]:
-        """The lines of `explain` that only this kind of operator has, by heading."""
+    def described(self, analysis: Mapping[str, Any]) -> Mapping[str, str]:
+        """The lines of `explained` that only this kind of operator has, by heading."""
         return {}
 
     def position(self) -> str:

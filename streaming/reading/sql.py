@@ -1,11 +1,12 @@
 """SQL over all tables of the lake, by DuckDB: a pipeline is a database, an operator a table and a schema in it.
 
 `flights.departures_by_origin` is what is current of an operator, `flights.departures_by_origin.first` another of its
-tables, `flights.log` that of the pipeline's stream.
+tables, `flights.log` that of the pipeline's stream, `reports.on_time_performance` what was published of a report.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,30 +23,70 @@ from streaming.lake import Lake
 from streaming.reading.conditions import quoted
 from streaming.reading.selection import Choice, new_database
 from streaming.reading.stored import StoredRows, names_of_operator, names_of_pipeline, stored_rows
+from streaming.tables import delta, storage
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 _OF_STREAM = ("log", "rejected")
-_MAIN = "main"
+_MAIN, _REPORTS = "main", "reports"
 Name = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class LakeTable:
-    """A table of the lake that SQL may name: the rows `what` of an operator, or of the stream that it reads first."""
+class LakeTable(ABC):
+    """A table of the lake that SQL may name."""
 
     name: Name
-    pipeline: Pipeline
-    operator: Operator
-    what: str
 
     def __str__(self) -> str:
         return ".".join(self.name)
 
+    @abstractmethod
+    def rows(self, lake: Lake) -> StoredRows | None:
+        """The rows; None where no table has them."""
+
+    @property
+    @abstractmethod
+    def way_out(self) -> str:
+        """The way out where no table has them."""
+
+
+@dataclass(frozen=True)
+class OperatorTable(LakeTable):
+    """The rows `what` of an operator, or of the stream that it reads first."""
+
+    pipeline: Pipeline
+    operator: Operator
+    what: str
+
     def rows(self, lake: Lake) -> StoredRows | None:
         """The rows; None where no table has them."""
         return stored_rows(lake, self.pipeline, self.operator, self.what)
+
+    @property
+    def way_out(self) -> str:
+        """The commands that fill it, and that compute what is in no table."""
+        of = self.pipeline.name
+        return (
+            f"Run `tidemark run {of}` if nothing is there yet; `tidemark show {of} {self.what} --view "
+            f"{self.operator.name}` computes what is in none."
+        )
+
+
+@dataclass(frozen=True)
+class ReportTable(LakeTable):
+    """The rows of a section of a report, as they were published last."""
+
+    def rows(self, lake: Lake) -> StoredRows | None:
+        """The rows as they were published; None where nothing is."""
+        table = delta.open_table(lake.report(self.name[-1]))
+        return None if table is None else StoredRows.of(table)
+
+    @property
+    def way_out(self) -> str:
+        """The command that publishes it."""
+        return f"Run `tidemark report {self.name[-1]}`."
 
 
 def lake_tables(lake: Lake, pipelines: Iterable[Pipeline]) -> dict[Name, LakeTable]:
@@ -54,12 +95,15 @@ def lake_tables(lake: Lake, pipelines: Iterable[Pipeline]) -> dict[Name, LakeTab
     for pipeline in pipelines:
         for operator in pipeline.operators:
             own, stream = (pipeline.name, operator.name), operator.reads[0]
-            tables.append(LakeTable(own, pipeline, operator, CURRENT))
-            tables += (LakeTable((*own, what), pipeline, operator, what) for what in names_of_operator(lake, operator))
+            tables.append(OperatorTable(own, pipeline, operator, CURRENT))
+            stored = names_of_operator(lake, operator)
+            tables += (OperatorTable((*own, what), pipeline, operator, what) for what in stored)
             place = (pipeline.name,) if stream == pipeline.stream else (pipeline.name, stream.name)
             for what in names_of_pipeline(lake, pipeline, stream):
                 within = place if what in _OF_STREAM else (pipeline.name,)
-                tables.append(LakeTable((*within, what), pipeline, operator, what))
+                tables.append(OperatorTable((*within, what), pipeline, operator, what))
+    published = (name for name in sorted(storage.folders(lake.path(_REPORTS))) if delta.exists(lake.report(name)))
+    tables += (ReportTable((_REPORTS, name)) for name in published)
     return {tuple(part.lower() for part in table.name): table for table in tables}
 
 
@@ -122,13 +166,7 @@ class LakeDatabase:
     def _rows(self, table: LakeTable) -> StoredRows:
         rows = table.rows(self._lake)
         if rows is None:
-            raise ReadError(
-                f"{table} is in no table of the lake {self._lake.root!r}.",
-                f"Run `tidemark run {table.pipeline.name}` if nothing is there yet; `tidemark show "
-                f"{table.pipeline.name} {table.what} --view {table.operator.name}` computes what is in none.",
-                operator=table.operator.name,
-                value=str(table),
-            )
+            raise ReadError(f"{table} is in no table of the lake {self._lake.root!r}.", table.way_out, value=str(table))
         return rows
 
     def _choices(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import cached_property, partial, reduce
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -318,7 +319,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         return since[stream.name]
 
-    def described(self, spark: SparkSession) -> dict[str, str]:
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         return _described(self.lake, self.operator)
 
     def position(self) -> str:

@@ -23,7 +23,7 @@ from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, log_schema, read_log, valid, widen_log
-from streaming.operators import OperatorRuntime, Step, Written, counts_of, feed_changes, runtime_of
+from streaming.operators import OperatorRuntime, Step, Written, analyse, counts_of, feed_changes, runtime_of
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
@@ -157,6 +157,7 @@ class Run:
             DeclarationError: Spark cannot compute what is declared, whatever the rows.
         """
         _check_types(self.spark, self.operators)
+        analyse(self.spark, self.lake, self.pipeline)
         for runtime in self.operators:
             if not self.take_over(runtime):
                 self._pauses.check(runtime)

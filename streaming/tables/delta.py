@@ -78,12 +78,12 @@ class TableAbout:
 
     @classmethod
     def of(cls, columns: Iterable[DescribedColumn], key: Iterable[str] = ()) -> Self:
-        """What is known of a table with these columns."""
+        """The meaning of a table with these columns."""
         return cls({each.name: each.metadata for each in columns}, tuple(key))
 
     @classmethod
     def in_table(cls, table: DeltaTable) -> Self:
-        """What an open table says."""
+        """The meaning that an open table tells of itself."""
         key = table.metadata().configuration.get(KEY, "")
         return cls({each.name: each.metadata for each in table.schema().fields}, tuple(filter(None, key.split(", "))))
 

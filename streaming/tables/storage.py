@@ -80,8 +80,12 @@ def _lines(stream: NativeFile) -> Iterator[str]:
 
 
 def replace_bytes(uri: str, content: bytes, token: str) -> None:
-    """Put a small file in place whole; `token` keeps two writers' unfinished files apart."""
+    """Put a small file in place whole; `token` keeps two writers' unfinished files apart.
+
+    Its folder is made where it is not there yet.
+    """
     files, path = resolve(uri)
+    make_folder(files, path.rpartition("/")[0])
     if files.type_name in _WHOLE:
         _write(files, path, content)
         return

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from streaming.base import WINDOW, DeclarationError, OperatorError, from_micros, interval, literal, told
 from streaming.declare import CORRECTIONS, EACH_BATCH, FAILED, OPEN, STATE, UPDATES, OverWindows, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, OperatorCounts, read_log, valid
+from streaming.log import Batch, LogFiles, OperatorCounts, log_schema, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -54,7 +54,6 @@ from streaming.views.steps import (
     FoldedSteps,
     SessionSteps,
     WindowSteps,
-    analysis_over,
     can_fold,
     reads_of,
     waiting_at,
@@ -266,8 +265,14 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
             ),
         }
 
-    def described(self, spark: SparkSession) -> dict[str, str]:
-        return _described(spark, self.lake, self.operator)
+    def analysis(self, spark: SparkSession) -> dict[str, Any]:
+        """`parts`: aggregates are kept of open windows; `folds`: rows can be folded into panes."""
+        view = self.operator
+        kept = WindowAnalysis.once(spark, view, {view.of.name: log_schema(spark, view.of).json()}).kept
+        return {"parts": bool(kept.wholes), "folds": can_fold(view, kept)}
+
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
+        return _described(analysis, self.lake, self.operator)
 
     def corrected_through(self, days: Iterable[date]) -> Mapping[date, int] | None:
         return corrected_through(self.lake, self.operator, days)
@@ -434,11 +439,11 @@ def _first_day(log: DataFrame, view: Windowed, since: date) -> date:
     return since if first is None or first["day"] is None else min(first["day"], since)
 
 
-def _described(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
+def _described(analysis: Mapping[str, Any], lake: Lake, view: Windowed) -> dict[str, str]:
     first, state = delta.open_table(lake.first(view)), delta.open_table(lake.table(view, STATE))
     return {
         "results": _results(view),
-        "computed": _computed(spark, lake, view, Progress.of(view, first), Progress.of(view, state)),
+        "computed": _computed(analysis, lake, view, Progress.of(view, first), Progress.of(view, state)),
         "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
         "late rows": _late(view),
     }
@@ -450,14 +455,13 @@ def _results(view: Windowed) -> str:
     return f"{', '.join(view.values)}{keys} and window, {view.window.fingerprint}, over {view.of.name}{where}"
 
 
-def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Progress, folded: Progress) -> str:
+def _computed(analysis: Mapping[str, Any], lake: Lake, view: Windowed, at: Progress, folded: Progress) -> str:
     log = LogFiles(lake, view.of)
-    kept = analysis_over(spark, view, {view.of.name: log}).kept
     if view.window.merging:
-        what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
+        what = "the parts of their aggregates" if analysis["parts"] else f"their rows, because {_untold(view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"
     closing = "when the clock passes the end of a window, its rows are read from the log"
-    if not can_fold(view, kept):
+    if not analysis["folds"]:
         return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
     if view.window.overlap >= GATHERED_FROM:
         closing += " and put together by pane before they are counted in each window"

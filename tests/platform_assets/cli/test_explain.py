@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.cli import context
+from platform_assets.demo.pipelines.flights import pipeline
 from platform_assets.texts.ingest import part_row, summary
-from streaming.declare import Rule
-from streaming.log import Place, Places
-from tests.platform_assets.conftest import Tidemark
+from streaming import agg
+from streaming.declare import Pipeline, Rule
+from streaming.lake import Lake
+from streaming.log import Place
+from streaming.operators import analyse, analysis_of, places_in
+from tests.platform_assets.conftest import Tidemark, Typed
+from tests.support.written_lake import write_flights
 
 
 def test_a_stream_whose_parts_are_all_proven_is_ingested_by_tasks(tidemark: Tidemark) -> None:
@@ -38,9 +47,29 @@ def test_each_part_says_who_computes_it_and_when() -> None:
     assert part_row(rule) == ("rule", "odd: xxhash64(id) % 2 = 1", "Spark, over what tasks have written", why)
     assert part_row(Place("derived column", "n", "hash(id)", why))[2] == "Spark"
     assert part_row(Place("late", "by_minute"))[:3] == ("late rows", "by_minute", "tasks")
-    assert "two to three times" in summary("s", Places((rule,), None), "fast")
-    judged = Places((rule,), _SOME_JUDGEMENT, (Rule("odd", rule.sql),))  # type: ignore[arg-type]
-    assert "odd is judged by Spark afterwards" in summary("s", judged, "fast")
+    assert "two to three times" in summary("s", (replace(rule, after=False),), "fast")
+    assert "odd is judged by Spark afterwards" in summary("s", (rule,), "fast")
 
 
-_SOME_JUDGEMENT = object()
+def test_what_a_run_has_analysed_is_explained_without_spark(
+    spark: SparkSession, lake: Lake, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_flights(lake)
+    names = ("flights", "departures_by_origin")
+    by_spark = [typed(f"explain {name}")[1] for name in names]
+    analyse(spark, lake, pipeline)
+    monkeypatch.setattr(context, "start_quietly", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    assert [typed(f"explain {name}")[1] for name in names] == by_spark
+    assert all(by_spark)
+
+
+def test_what_was_analysed_of_another_declaration_is_not_told(spark: SparkSession, lake: Lake) -> None:
+    analyse(spark, lake, pipeline)
+    (view,) = pipeline.operators
+    other = replace(view, aggregates={"flights": agg.count()})
+    strict = replace(pipeline.stream, rules=(*pipeline.stream.rules, Rule("early", "dep_delay < 9000")))
+    assert analysis_of(lake, pipeline, view) == {"parts": True, "folds": True}
+    assert analysis_of(lake, Pipeline(pipeline.stream, (other,)), other) is None
+    assert places_in(lake, pipeline, pipeline.stream)
+    assert places_in(lake, Pipeline(strict, (replace(view, of=strict),)), strict) is None

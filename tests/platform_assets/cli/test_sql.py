@@ -6,7 +6,9 @@ import io
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
@@ -44,10 +46,21 @@ def test_tables_of_the_lake_are_named_by_pipeline_and_view(typed: Typed) -> None
     assert rows(typed, "select count(*) as n from flights.rejected") == [{"n": 0}]
 
 
-def test_without_a_table_of_what_is_current_a_view_is_its_first_results(typed: Typed, tmp_path: Path) -> None:
+def test_first_results_are_never_taken_for_what_is_current(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "lake" / "flights" / "departures_by_origin_current").rename(tmp_path / "elsewhere")
     (tmp_path / "lake" / "flights" / "log").rename(tmp_path / "lake" / "flights" / "departures_by_origin_corrections")
-    assert rows(typed, "select sum(flights) as n from flights.departures_by_origin") == [{"n": 6}]
+    code, _, err = typed("sql 'select sum(flights) as n from flights.departures_by_origin'")
+    assert code == 1
+    assert "flights.departures_by_origin is in no table" in err
+    assert "tidemark show flights current --view departures_by_origin" in err
+    assert rows(typed, "select sum(flights) as n from flights.departures_by_origin.first") == [{"n": 6}]
+
+
+def test_what_was_published_of_a_report_is_a_table(typed: Typed, lake: Lake) -> None:
+    write_deltalake(lake.report("on_time"), pa.table({"carrier": ["UA"], "flights": [3]}))
+    assert rows(typed, "select flights from reports.on_time where carrier = 'UA'") == [{"flights": 3}]
+    code, _, err = typed("sql 'select * from reports.other'")
+    assert code == 1 and "reports.on_time" in err
 
 
 def test_rows_are_printed_as_show_prints_them(typed: Typed) -> None:

@@ -26,12 +26,12 @@ class ColumnSpec:
 
     @property
     def unit(self) -> str:
-        """The unit that values are measured in: the end of the meaning in brackets, as in `Delay of the departure [min]`."""
+        """The unit of the values: the end of the meaning in brackets, as in `Delay of the departure [min]`."""
         return "" if (found := _UNIT.search(self.meaning)) is None else found[1]
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The texts that a Delta table keeps beside its type: `comment`, which every engine shows, and `tidemark.unit`."""
+        """The texts that a Delta table keeps beside its type: `comment`, which engines show, and `tidemark.unit`."""
         kept = {"comment": self.meaning, "tidemark.unit": self.unit}
         return {name: text for name, text in kept.items() if text}
 

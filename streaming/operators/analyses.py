@@ -1,4 +1,4 @@
-"""Answers of Spark's analysis about a pipeline's declarations, kept beside its tables for who explains them without Spark.
+"""Answers of Spark's analysis about a pipeline's declarations, kept for who explains them without Spark.
 
 Each answer is kept under a digest of what it follows from, so that one of another declaration or release is none.
 """
@@ -42,7 +42,7 @@ def analyse(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> None:
 
 
 def analysis_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str, Any] | None:
-    """What `OperatorRuntime.analysis` gives; None where nobody has written it down."""
+    """The facts that `OperatorRuntime.analysis` gives; None where nobody has written it down."""
     kept = _read(lake, pipeline)[_OPERATORS].get(operator.name)
     return kept["told"] if kept is not None and kept["key"] == _key(operator) else None
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 
 from streaming.base import DeclarationError, F, ReadError, counted, needs
-from streaming.changes import Manifest
 from streaming.declare import CURRENT, Operator, Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.log import read_log, rejected
 from streaming.reading.conditions import Untranslatable
 from streaming.reading.selection import Choice, new_database
 from streaming.reading.stored import names_of_operator, names_of_pipeline, stored_rows
+from streaming.tables import Manifest
 
 if TYPE_CHECKING:
     import pandas

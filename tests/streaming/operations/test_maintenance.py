@@ -23,6 +23,7 @@ from streaming.base.errors import LogError
 from streaming.base.intervals import utc_now
 from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
+from streaming.operators.declaration import about_table
 from streaming.operators.progress import Progress
 from streaming.service.progress import Measure, QueryProgress
 from streaming.service.progress_table import ProgressTable, read_progress
@@ -161,7 +162,8 @@ def test_files_of_an_attempt_that_died_are_taken_and_those_of_a_running_one_are_
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = lake.log(stream)
-    delta.create(uri, small(spark).schema, append_only=True, description="a log of numbers")
+    about = log.about_log(stream)
+    delta.create(uri, small(spark).schema, append_only=True, description="a log of numbers", about=about)
     delta.append(small(spark, 1), uri)
     committed = data_files(uri)
     with monkeypatch.context() as dies, pytest.raises(KeyboardInterrupt):
@@ -188,7 +190,8 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = lake.corrections(counts)
-    delta.create(uri, small(spark).schema, append_only=False, description="corrections")
+    about = about_table(counts, "corrections")
+    delta.create(uri, small(spark).schema, append_only=False, description="corrections", about=about)
     delta.append(small(spark, 1), uri)
     delta.append(small(spark, 2), uri)
     compact, overtaken = TableOptimizer.compact, list[int]()

@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, Pipeline, Selected
 from streaming.base import ReadError
-from streaming.changes import Manifest, note_together, publish
+from streaming.changes import note_together, publish
 from streaming.operations.erasure import Person, erase
 from streaming.operations.maintenance import maintain
 from streaming.service.observer import Observer
 from streaming.service.run import Run
-from tests.support.delivering import by_id, reading, readings, visits
+from streaming.tables import Manifest
+from tests.support.delivering import by_id, reading, readings
 from tests.support.instants import NOW
 from tests.support.runs import run
 from tidemark import read
@@ -26,7 +27,7 @@ from tidemark.testing import correct
 
 updated = replace(by_id, name="updated", late="update", allowed_lateness="1 minute")
 kept = Selected("kept", readings, {"id": "id", "value": "value"})
-SHOP = Pipeline(readings, (by_id, visits, updated, kept), name="shop")
+SHOP = Pipeline(readings, (by_id, updated, kept), name="shop")
 
 FIRST = [reading("a", 1, 5), reading("b", 2, 7), reading("a", 40, 1)]
 """Closes the windows of the first half minute."""
@@ -54,8 +55,7 @@ def test_a_run_ends_with_versions_that_belong_together(spark: SparkSession, lake
     assert written.through == {"readings": 0}
     assert written.without == {}
     assert {place.rpartition("/")[2] for place in written.versions} == {
-        *("log", "by_id", "by_id_changes", "by_id_current", "visits", "visits_changes", "visits_current", "kept"),
-        *("updated", "updated_changes", "updated_current"),
+        *("log", "by_id", "by_id_changes", "by_id_current", "updated", "updated_changes", "updated_current", "kept"),
     }
     run(spark, lake, SHOP, SECOND)
     assert manifest(lake).through == {"readings": 1}
@@ -106,7 +106,7 @@ def test_nothing_is_named_that_an_erasure_has_removed(spark: SparkSession, lake:
     assert Manifest.read(lake, SHOP) is None
     with pytest.raises(ReadError, match=r"current\.json"):
         total(lake)
-    for operator in (by_id, visits, updated):
+    for operator in (by_id, updated):
         publish(spark, lake, operator)
     note_together(lake, SHOP)
     assert {row["id"] for row in read(SHOP, by_id, cut=True, lake=lake).arrow().to_pylist()} == {"a"}
@@ -114,7 +114,7 @@ def test_nothing_is_named_that_an_erasure_has_removed(spark: SparkSession, lake:
 
 def test_paused_operators_are_left_out_by_name(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, FIRST)
-    run(spark, lake, Pipeline(readings, (by_id, visits, kept), name="shop"), SECOND)
+    run(spark, lake, Pipeline(readings, (by_id, kept), name="shop"), SECOND)
     note_together(lake, SHOP, {"updated": "its tables are of another declaration"})
     assert manifest(lake).without == {"updated": "its tables are of another declaration"}
     assert total(lake) == 13

@@ -12,7 +12,7 @@ import pytest
 from streaming.lake import Lake
 from tests.support.written_lake import write_flights
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = Path(__file__).parents[1] / "docs" / "notebooks"
 
 
 def cells(notebook: Path) -> list[str]:
@@ -30,10 +30,14 @@ def run_cell(source: str, names: dict[str, Any]) -> Any:
     return None if last is None else eval(compile(last, "cell", "eval"), names)
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_notebook_is_run_by_a_test() -> None:
+    """That of an analyst by `test_corrected_revenue_is_one_number_whoever_reads_it`."""
+    assert {notebook.stem for notebook in NOTEBOOKS.glob("*.ipynb") if cells(notebook)} == {"reading", "analyst"}
+
+
+def test_a_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_HOME", write_flights(Lake(str(tmp_path))).root)
     names: dict[str, Any] = {}
-    shown = [run_cell(source, names) for source in cells(notebook)]
+    shown = [run_cell(source, names) for source in cells(NOTEBOOKS / "reading.ipynb")]
     assert "<td>LGA</td>" in shown[0]._repr_html_()
     assert shown[2:] == [[("EWR", 2), ("JFK", 3), ("LGA", 7)], 3]

@@ -182,4 +182,7 @@ def _within(bounds: Bounds | None) -> BooleanExpression:
     least, greatest = (
         value.isoformat() if isinstance(value, date) else value for value in (bounds.least, bounds.greatest)
     )
-    return And(GreaterThanOrEqual(bounds.column, least), LessThanOrEqual(bounds.column, greatest))
+    # Type checkers see the fields of these models, which are not what they are made of.
+    at_least: Any = GreaterThanOrEqual
+    at_most: Any = LessThanOrEqual
+    return And(at_least(bounds.column, least), at_most(bounds.column, greatest))

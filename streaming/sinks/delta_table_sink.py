@@ -14,7 +14,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 from pyarrow import fs, parquet
 
-from streaming.base import MILLISECOND, SinkError
+from streaming.base import MILLISECOND, SinkError, StoreError
 from streaming.sinks.sink import Delivered, NumberedBatch, check_own
 from streaming.sinks.table_rows import Bounds
 from streaming.sinks.table_sink import MovedMeanwhile, StoredFile, StoredTable, TableSink
@@ -57,16 +57,13 @@ class DeltaSink(TableSink):
         try:
             yield
         except (OSError, DeltaError, pa.ArrowException) as error:
-            said = str(s3.store_error(self._uri, error)) if s3.on_s3(self._uri) else _first_line(error)
+            told = (
+                error if isinstance(error, StoreError) or not s3.on_s3(self._uri) else s3.store_error(self._uri, error)
+            )
+            first, *_ = str(told).strip().splitlines() or [type(error).__name__]
             raise SinkError(
-                f"{self.address}: {said} Nothing of the batch is there; it is sent again by itself.",
-                address=self.address,
+                f"{self.address}: {first.rstrip('.')}. The batch is sent again by itself.", address=self.address
             ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return f"{lines[0].rstrip('.')}."
 
 
 class StoredDelta(StoredTable):

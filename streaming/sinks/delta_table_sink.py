@@ -126,10 +126,11 @@ class StoredDelta(StoredTable):
     def files(self, bounds: Bounds | None = None) -> Sequence[StoredFile]:
         added = self._added()
         paths, sizes = (added.column(name).to_pylist() for name in ("path", "size_bytes"))
+        counts = _counts(added)
         misses = [False] * len(paths) if bounds is None else _misses(added, bounds)
         return [
-            StoredFile(str(path), int(size))
-            for path, size, is_missed in zip(paths, sizes, misses, strict=True)
+            StoredFile(str(path), int(size), rows)
+            for path, size, rows, is_missed in zip(paths, sizes, counts, misses, strict=True)
             if not is_missed
         ]
 
@@ -151,12 +152,8 @@ class StoredDelta(StoredTable):
         )
 
     def count(self) -> int:
-        added = self._added()
-        counts = added.column("num_records").to_pylist() if "num_records" in added.schema.names else [None]
-        if None not in counts:
-            return sum(counts)
         files = storage.files_of(self._table)
-        return sum(self._rows_in(files, file) for file in self.files())
+        return sum(_rows_in(files, file) if file.rows is None else file.rows for file in self.files())
 
     def commit(
         self, batch: NumberedBatch, added: pa.Schema, rows: Iterable[pa.Table], replaced: Sequence[StoredFile]
@@ -195,18 +192,38 @@ class StoredDelta(StoredTable):
         )
 
     def _write(self, rows: pa.Table) -> list[TaskFile]:
-        files = TaskFiles(self._uri, rows.schema, rows.column_names[:_MOST_FOR_BOUNDS])
+        files = TaskFiles(self._uri, rows.schema, self._bounded(rows.schema))
         for piece in rows.combine_chunks().to_batches():
             files.write(piece)
         return files.close()
+
+    def _bounded(self, columns: pa.Schema) -> list[str]:
+        """The columns whose bounds are kept: no texts but keys, which may be long, and no floats.
+
+        NaN is in no bounds of Parquet's, and readers to whom it is the greatest number would leave it out.
+        """
+        key, types = self._delivered.key, pa.types
+        kept = [
+            each.name
+            for each in columns
+            if not types.is_floating(each.type) and (each.name in key or not types.is_string(each.type))
+        ]
+        return sorted(kept, key=lambda name: name not in key)[:_MOST_FOR_BOUNDS]
 
     def _added(self) -> pa.Table:
         # Making a table of it would import pandas first.
         return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
 
-    def _rows_in(self, files: fs.FileSystem, file: StoredFile) -> int:
-        with files.open_input_file(unquote(file.path)) as handle:
-            return int(parquet.ParquetFile(handle).metadata.num_rows)
+
+def _rows_in(files: fs.FileSystem, file: StoredFile) -> int:
+    with files.open_input_file(unquote(file.path)) as handle:
+        return int(parquet.ParquetFile(handle).metadata.num_rows)
+
+
+def _counts(added: pa.Table) -> list[int | None]:
+    """The number of rows of each file, by what the log keeps of it."""
+    counts: list[int | None] = [None] * added.num_rows
+    return added.column("num_records").to_pylist() if "num_records" in added.schema.names else counts
 
 
 def _misses(added: pa.Table, bounds: Bounds) -> list[bool]:

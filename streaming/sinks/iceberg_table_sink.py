@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -125,7 +126,7 @@ class StoredIceberg(StoredTable):
     def files(self, bounds: Bounds | None = None) -> Sequence[StoredFile]:
         found = [*self._table.scan(row_filter=_within(bounds)).plan_files()]
         self._tasks |= {task.file.file_path: task for task in found}
-        return [StoredFile(task.file.file_path, task.file.file_size_in_bytes) for task in found]
+        return [StoredFile(each.file_path, each.file_size_in_bytes, each.record_count) for each in map(_file_of, found)]
 
     def read(self, file: StoredFile, columns: Sequence[str]) -> pa.Table:
         task, metadata = self._tasks[file.path], self._table.metadata
@@ -172,6 +173,10 @@ class StoredIceberg(StoredTable):
     def _progress(self) -> dict[str, Any]:
         progress: dict[str, Any] = json.loads(self._table.properties.get(self._property, "{}"))
         return progress
+
+
+def _file_of(task: FileScanTask) -> DataFile:
+    return task.file
 
 
 def _within(bounds: Bounds | None) -> BooleanExpression:

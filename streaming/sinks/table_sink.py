@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -32,12 +32,12 @@ from streaming.sinks.table_rows import (
 )
 
 _ATTEMPTS = 8
-_SMALL = 16 * 2**20
-"""Bytes of a file that is small."""
 _MOST_SMALL = 16
 """With so many small files an upsert brings them together, as it reads the keys of all files that may have its own."""
 _WRITTEN_AT_ONCE = 64 * 2**20
 """Bytes of rows in memory that become one file."""
+_SMALL = _WRITTEN_AT_ONCE // 8
+"""Bytes of the rows of a small file in memory: of those brought together, no file but one is small."""
 
 
 class MovedMeanwhile(Exception):
@@ -46,10 +46,11 @@ class MovedMeanwhile(Exception):
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A data file of a table, by its `path`, and its size in bytes."""
+    """A data file of a table: its `path`, its size in bytes, and the number of its rows; None where nobody knows it."""
 
     path: str
     size: int
+    rows: int | None
 
 
 class StoredTable(ABC):
@@ -208,6 +209,7 @@ class TableSink(Sink):
         upsert = Upsert(given, self._key, changes_of(taken))
         try:
             replaced = self._replaced(table, fit, upsert, Bounds.of(given, self._key[0]))
+            replaced |= dict.fromkeys(_small_files(table, given, replaced), ())
             written = given.take(pa.array(upsert.written(), pa.int64()))
         finally:
             upsert.close()
@@ -219,24 +221,33 @@ class TableSink(Sink):
 
     def _replaced(
         self, table: StoredTable, fit: Fit, upsert: Upsert, bounds: Bounds | None
-    ) -> dict[StoredFile, list[int]]:
-        """The files that are written anew, each with the positions of its rows that do not stay."""
+    ) -> dict[StoredFile, Sequence[int]]:
+        """The files with a row that does not stay, each with the positions of these."""
         keys = fit.only((*self._key, REVISION))
         there = [name for name in keys.columns.names if name in table.columns.names]
         if not {*there}.issuperset(self._key):
             # A key column that is added is null in every row that is there, and so is a key of these.
             bounds = None
-        replaced: dict[StoredFile, list[int]] = {}
+        replaced: dict[StoredFile, Sequence[int]] = {}
         # Of a table without any of them some column tells how many rows there are.
         there = there or table.columns.names[:1]
         for file in table.files(bounds):
             positions = upsert.replaced(keys.aligned(table.read(file, there)))
             if positions:
                 replaced[file] = positions
-        small = [file for file in table.files() if file.size < _SMALL and file not in replaced]
-        if len(small) >= _MOST_SMALL:
-            replaced |= {file: [] for file in small}
         return replaced
+
+
+def _small_files(table: StoredTable, given: pa.Table, replaced: Collection[StoredFile]) -> Sequence[StoredFile]:
+    """The small files to be brought together, where there are many: by their rows, taken to be as large as those given.
+
+    Not by their bytes: rows that compress well would be written again with each batch.
+    """
+    if not given.num_rows:
+        return ()
+    most = _SMALL * given.num_rows // given.nbytes
+    small = [file for file in table.files() if file.rows is not None and file.rows < most and file not in replaced]
+    return small if len(small) >= _MOST_SMALL else ()
 
 
 def _both(first: pa.Table, others: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -32,7 +32,7 @@ class Arrivals:
 
     def connect(self) -> Sink:
         """A connection, as a new process would make it."""
-        return self.target.connect(self.lake, Delivered("numbers/all"))
+        return self.target.connect(self.lake, Delivered("numbers/all", key=self.target.key))
 
 
 def batch(number: int, *values: int, generation: int = 0) -> NumberedBatch:

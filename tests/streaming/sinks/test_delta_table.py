@@ -176,7 +176,7 @@ def test_files_without_a_key_of_the_batch_are_not_read(place: DeltaPlace) -> Non
         send(place, number, row(10 * number, "a"), row(10 * number + 9, "b"), key=("id",))
     table = place.target().connect(place.lake, Delivered("shop/all", "here")).open()  # type: ignore[attr-defined]
     assert [len(table.files(Bounds("id", *ends))) for ends in ((0, 5), (9, 10), (30, 40), (-5, 40))] == [1, 2, 0, 3]
-    assert [len(table.files(Bounds("name", *ends))) for ends in (("a", "a"), ("c", "d"))] == [3, 0]
+    assert len(table.files(Bounds("name", "c", "d"))) == 3, "nobody knows the bounds of what is no key"
 
 
 def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:

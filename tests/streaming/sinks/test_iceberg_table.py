@@ -139,7 +139,7 @@ def test_a_catalog_that_is_away_is_waited_for_and_told(lake: Lake, place: Iceber
 def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:
     target = IcebergTable("shop.numbers", {**place.properties, "s3.secret-access-key": "${NOT_SET_AT_ALL}"})
     with pytest.raises(
-        SinkError, match="the options of IcebergTable 'shop.numbers' name the variable 'NOT_SET_AT_ALL'"
+        SinkError, match=r"the options of IcebergTable 'shop\.numbers' name the variable 'NOT_SET_AT_ALL'"
     ):
         target.connect(NOWHERE, Delivered("shop/all")).delivered_through(0)
 

@@ -12,6 +12,7 @@ from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
 Mode = Literal["append", "upsert"]
 MODES = ("upsert", "append")
+_NOT_IN_PATHS = "%*[]{}\\"
 
 
 def settle_mode(target: Target, mode: str, of: str) -> None:
@@ -73,6 +74,14 @@ class DeltaTable(Target):
         if not self.uri.strip("/"):
             raise DeclarationError(
                 f"uri={self.uri!r} of DeltaTable names no place", "write 'exports/orders' or 's3://bucket/orders'."
+            )
+        refused = next((sign for sign in _NOT_IN_PATHS if sign in self.uri), None)
+        if refused is not None:
+            raise DeclarationError(
+                f"uri={self.uri!r} of DeltaTable contains {refused!r}, which delta-rs and Spark read as something else",
+                "choose a place without it.",
+                field="uri",
+                value=self.uri,
             )
         has_user = bool(url.username) and not url.scheme.startswith("abfs")
         if url.password or has_user or url.query:

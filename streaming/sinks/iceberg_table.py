@@ -35,7 +35,7 @@ class IcebergTable(Target):
     are not there.
 
     `key` and `mode` are those of `DeltaTable`, as is how rows replace each other, what fits into a table that is there,
-    and what an upsert costs. Iceberg's tables may be partitioned, and rows may have been deleted in them by position.
+    and what an upsert costs; the table may be partitioned.
 
     Each batch is one snapshot, whose summary says which (`tidemark.delivery`, `tidemark.generation`,
     `tidemark.batch`), and which replaces files and sets the property `tidemark.progress.<delivery>` at once: readers

@@ -191,6 +191,7 @@ def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:
     [
         ({"uri": ""}, "uri='' of DeltaTable names no place"),
         ({"uri": "s3://key:secret@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "exports/100%"}, "uri='exports/100%' of DeltaTable contains '%'"),
         ({"mode": "merge"}, "mode='merge' of DeltaTable 'x' is unknown; use one of: 'upsert', 'append'"),
         ({"mode": "append", "key": ("id",)}, "asks for one row of a key, and mode='append' for every row"),
         ({"key": "id"}, "key of DeltaTable 'x' is 'id', a str; write a tuple of columns"),

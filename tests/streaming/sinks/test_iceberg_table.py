@@ -19,6 +19,7 @@ from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from streaming.sinks.table_rows import Bounds
 from tests.streaming.sinks.contract import LAWS, TRANSACTIONAL_LAWS, Arrivals, deliver
+from tests.support.object_store import Bucket
 from tests.support.tables_of_files import IcebergPlace, in_file
 
 NOWHERE = Lake("/nowhere")
@@ -50,6 +51,25 @@ def test_a_catalog_in_postgres_keeps_the_contract_of_targets(
     place = IcebergPlace({**properties, "uri": uri.replace("${CATALOG_USER}", given["user"])})
     assert target.address == f"postgresql+psycopg://{given['host']}:{given['port']}/{given['dbname']}: shop.numbers"
     law(Arrivals(target, NOWHERE, lambda: [row[0] for row in place.rows("number")]))
+
+
+def test_a_table_may_lie_on_s3(lake: Lake, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAREHOUSE_SECRET", "hunter2")
+    properties = {
+        **in_file(lake).properties,
+        "warehouse": f"s3://{bucket.name}/warehouse",
+        "s3.endpoint": bucket.endpoint,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": "AKIA-WRITER",
+    }
+    target = IcebergTable("shop.numbers", {**properties, "s3.secret-access-key": "${WAREHOUSE_SECRET}"}, ("id",))
+    for number in range(2):
+        rows = pa.Table.from_pylist([row(1, "a", number), row(2, "b" * number, number)])
+        sink = target.connect(NOWHERE, Delivered("shop/all", "here", ("id",)))
+        deliver(sink, NumberedBatch("shop/all", 0, number, rows))
+    place = IcebergPlace({**properties, "s3.secret-access-key": "hunter2"})
+    assert place.rows("id", "name") == [(1, "a"), (2, "b")]
+    assert [name for name in bucket.names("warehouse/") if name.endswith(".parquet")]
 
 
 def test_a_batch_is_one_snapshot_that_says_which_and_the_progress_outlives_it(place: IcebergPlace) -> None:

@@ -14,6 +14,7 @@ from streaming import Lake
 from streaming.base.errors import ProgressError, SinkError
 from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, RefusedRow, Target
 from tests.streaming.sinks.contract import LAWS, TRANSACTIONAL_LAWS, Arrivals, deliver
+from tests.support.seeds import draws
 from tests.support.tables_of_files import DeltaPlace, Place, in_file
 
 
@@ -91,6 +92,25 @@ def test_of_many_batches_few_files_are_left_and_every_key_once(
     assert place.rows("key", "value") == [(f"{number:02}-{row}", number) for number in range(6) for row in range(3)]
     sink = target.connect(place_lake(place), Delivered("shop/all", "here", ("key",), changes=True))
     assert (sink.count(), files_of(place)) == (18, 2)
+
+
+def test_random_changes_leave_what_a_dict_holds_that_knows_revisions(place: Place, send: Send) -> None:
+    chance = draws("upserts")
+    target = place.target(key=("key",))
+    held: dict[str, tuple[int, int]] = {}
+    types = pa.Table.from_pylist([change("a", 1, 0)]).schema
+    for number in range(8):
+        batch = [
+            change(chance.choice("abcdefgh"), chance.choice((None, chance.randint(0, 99))), chance.randint(0, 9))
+            for _ in range(chance.randint(0, 12))
+        ]
+        newest = {row["key"]: row for row in sorted(batch, key=lambda row: row[REVISION])}
+        for key, row in newest.items():
+            if row[REVISION] >= held.get(key, (0, -1))[1]:
+                held.pop(key, None)
+                held |= {} if row["value"] is None else {key: (row["value"], row[REVISION])}
+        send(target, number, *batch, schema=types)
+        assert place.rows("key", "value", REVISION) == [(key, *held[key]) for key in sorted(held)]
 
 
 def place_lake(place: Place) -> Lake:

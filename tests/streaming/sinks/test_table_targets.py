@@ -156,7 +156,9 @@ TYPES = pa.schema(
 )
 
 
-@pytest.mark.parametrize("key", [(), ("instant",), ("price", "list"), ("bytes", "map", "none")])
+@pytest.mark.parametrize(
+    "key", [(), ("instant",), ("local",), ("day",), ("text",), ("count", "list"), ("bytes", "map", "none")]
+)
 def test_a_table_has_the_types_and_values_of_what_is_delivered(key: tuple[str, ...], place: Place, send: Send) -> None:
     target = place.target(key=key)
     for number in range(2):

@@ -109,6 +109,7 @@ class Fit:
         for field in rows:
             name = by_name.get(field.name.lower())
             if name is None:
+                by_name[field.name.lower()] = field.name
                 columns[field.name] = field
                 added.append(field)
                 continue

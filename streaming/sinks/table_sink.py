@@ -196,7 +196,8 @@ class TableSink(Sink):
         check_follows(batch, newest, -1 if table is None else table.newest_generation(), self.address)
         rows = kept_rows(batch, self._key)
         if table is None:
-            table = self.create(rows.schema)
+            # Refused here, two columns whose names differ in case alone leave no table behind.
+            table = self.create(Fit.of(rows.schema, pa.schema([]), self.address).columns)
         table.check(upserts=bool(self._key))
         fit = Fit.of(rows.schema, table.columns, self.address)
         refused = fit.refused(rows)

@@ -221,6 +221,15 @@ def test_a_column_of_another_type_is_refused_in_words(
     assert place.rows("id") == [(1,)]
 
 
+def test_two_columns_whose_names_differ_in_case_alone_are_refused_and_no_table_is_made(
+    place: Place, send: Send
+) -> None:
+    with pytest.raises(SinkError, match="has the column 'id', and 'ID' is delivered"):
+        send(place.target(), 0, {"id": 1, "ID": 2, REVISION: 0})
+    send(place.target(), 0, {"iD": 1, REVISION: 0})
+    assert place.table().column_names == ["iD"]
+
+
 def test_a_narrower_number_comes_into_a_wider_column(place: Place, send: Send) -> None:
     target = place.target(key=("id",))
     send(target, 0, {"id": 1, "price": Decimal("1000.25"), "share": 0.5, REVISION: 0})

@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     from streaming.sinks import (
         Console,
         CsvFiles,
+        DeltaTable,
+        IcebergTable,
         JsonLines,
         KafkaTopic,
         Objects,

@@ -36,6 +36,7 @@ from streaming import Custom as Custom
 from streaming import Debezium as Debezium
 from streaming import Delivery as Delivery
 from streaming import DeltaEvictor as DeltaEvictor
+from streaming import DeltaTable as DeltaTable
 from streaming import DimensionLookup as DimensionLookup
 from streaming import Enriched as Enriched
 from streaming import EventTimeTrigger as EventTimeTrigger
@@ -46,6 +47,7 @@ from streaming import Files as Files
 from streaming import FixedDelay as FixedDelay
 from streaming import Generator as Generator
 from streaming import HttpPoll as HttpPoll
+from streaming import IcebergTable as IcebergTable
 from streaming import Joined as Joined
 from streaming import Json as Json
 from streaming import JsonLines as JsonLines

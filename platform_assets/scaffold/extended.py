@@ -10,7 +10,7 @@ from typing import Literal
 from platform_assets.scaffold.pieces import filled
 from streaming.base import DeclarationError, check_name
 
-To = Literal["files", "kafka", "postgres", "objects", "http"]
+To = Literal["files", "kafka", "postgres", "delta", "objects", "http"]
 """The targets to begin with."""
 
 _OF_A_VIEW = ("Tumbling", "Windowed", "agg")
@@ -18,6 +18,7 @@ _TARGETS: dict[To, tuple[str, str]] = {
     "files": ("JsonLines", 'JsonLines("exports/{name}")'),
     "kafka": ("KafkaTopic", 'KafkaTopic("localhost:9092", "{name}")'),
     "postgres": ("Postgres", 'Postgres("{name}", connection="service=shop")'),
+    "delta": ("DeltaTable", 'DeltaTable("exports/{name}")'),
     "objects": ("Objects", 'Objects("s3://bucket/{name}")'),
     "http": ("Rest", 'Rest("https://api.example/{name}")'),
 }

@@ -126,6 +126,7 @@ if TYPE_CHECKING:
         python_values,
         read_back,
     )
+    from streaming.base.variables import filled, names_variables_only
     from streaming.base.wording import counted, raised, said, shown, told, written
 
 make_front(__name__)

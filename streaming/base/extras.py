@@ -12,6 +12,7 @@ EXTRAS = {
     "confluent_kafka": "kafka",
     "psycopg": "postgres",
     "obstore": "s3",
+    "pyiceberg": "iceberg",
     "fastavro": "avro",
     "google.protobuf": "protobuf",
     "matplotlib": "plots",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming.base import DeclarationError, FrozenMapping, SourceError, check_mapping, check_type
+from streaming.base import DeclarationError, FrozenMapping, SourceError, check_mapping, check_type, filled
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -75,7 +74,6 @@ _CONTENT_OF = {
     "ssl.key.location": "ssl.key.pem",
 }
 """The options of librdkafka that take the content of a file instead of its place."""
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class LastError:
@@ -272,16 +270,7 @@ def for_spark(servers: str, options: ClientOptions) -> dict[str, str]:
 
 
 def _expanded(options: Mapping[str, str]) -> dict[str, str]:
-    def variable(match: re.Match[str]) -> str:
-        value = os.environ.get(match[1])
-        if value is None:
-            raise SourceError(
-                f"the options of Kafka name the variable {match[1]!r}, which is not set",
-                "set it in the environment of the process that runs the pipeline.",
-            )
-        return value
-
-    return {name: _VARIABLE.sub(variable, value) for name, value in options.items()}
+    return filled(options, "Kafka", SourceError)
 
 
 def _content(given: Mapping[str, str], name: str) -> str:

@@ -267,8 +267,10 @@ class Target(ABC):
         """A connection for one delivery; it may wait to connect until it is used."""
 
 
-def check_own(delivered: Delivered, identity: str, address: str, place: str) -> None:
+def check_own(delivered: Delivered, identity: str, address: str, place: str, way_out: str = "") -> None:
     """Refuse progress of a delivery with another `identity`, which `place` at `address` has under the same name.
+
+    `way_out` says what to do with it if that delivery is over; left out, it is to be deleted.
 
     Raises:
         ProgressError: with the ways out.
@@ -277,7 +279,7 @@ def check_own(delivered: Delivered, identity: str, address: str, place: str) -> 
         raise ProgressError(
             f"{address} has progress of another delivery that is called {delivered.name!r} too: of "
             "another lake, or of this one before its tables were removed. Rename the delivery; or, if the other "
-            f"one is over, delete what {place} has of it. Nothing was delivered."
+            f"one is over, {way_out or f'delete what {place} has of it'}. Nothing was delivered."
         )
 
 

@@ -16,7 +16,7 @@ from streaming import Files, SessionWindow, Table, agg
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Punctuated
 from streaming.declare import Delivery, Failure, Limits
 from streaming.declare.restarts import ExponentialBackoff, FailureRate, FixedDelay, NoRestart
-from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket
+from streaming.sinks import Console, CsvFiles, DeltaTable, IcebergTable, JsonLines, ParquetFiles, Postgres, Rest, Socket
 from streaming.windows import Custom, LocalDays, Sliding, Tumbling
 from tests.support.instants import T0
 
@@ -32,6 +32,7 @@ OF_EACH_KIND = (
     *(SessionWindow(seconds_of="v"), Custom("array(struct(at, at + interval 1 day))", within="1 day")),
     *(NoRestart(), FixedDelay(), ExponentialBackoff(), FailureRate(), Limits(rejected_share=None)),
     *(JsonLines("x"), CsvFiles("x", by="hour"), ParquetFiles("x"), Postgres("t", key=("k",)), Rest("http://x/y")),
+    *(DeltaTable("x", key=("k",)), DeltaTable("x", mode="append"), IcebergTable("x.y", {"uri": "sqlite:///z"})),
     *(Console(), Socket("localhost", 9191), Delivery("out", late_counts.readings, JsonLines("y"))),
     *(Table("s3://x/y", start_version=3), Table(late_counts.readings), Table(late_counts.count_by_sensor)),
     *(Files("landing/x", files_per_batch=2), Failure(T0, timedelta(seconds=1), "out of memory")),

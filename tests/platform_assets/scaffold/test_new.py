@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_assets.scaffold import add_delivery, add_view
+from platform_assets.scaffold import To, add_delivery, add_view
 from streaming.base.errors import DeclarationError
 
 HEAD = "from tidemark import Pipeline, Stream, agg\n\n"
@@ -58,13 +58,20 @@ def test_a_delivery_is_added_to_those_there_are_or_as_the_first(tmp_path: Path, 
     assert text.endswith(f"pipeline = Pipeline(stream=orders, {then})\n")
 
 
-def test_a_delivery_may_begin_with_another_target(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("to", "target", "declared"),
+    [
+        ("kafka", "KafkaTopic", 'KafkaTopic("localhost:9092", "out")'),
+        ("delta", "DeltaTable", 'DeltaTable("exports/out")'),
+    ],
+)
+def test_a_delivery_may_begin_with_another_target(to: To, target: str, declared: str, tmp_path: Path) -> None:
     file = tmp_path / "orders.py"
     file.write_text(f"{HEAD}pipeline = Pipeline(stream=orders, views=())\n", encoding="utf-8")
-    text = add_delivery(file, "out", "kafka").read_text(encoding="utf-8")
+    text = add_delivery(file, "out", to).read_text(encoding="utf-8")
     ast.parse(text)
-    assert text.startswith("from tidemark import Delivery, KafkaTopic, Pipeline, Stream, agg\n")
-    assert '    to=KafkaTopic("localhost:9092", "out"),\n' in text
+    assert text.startswith(f"from tidemark import Delivery, {target}, Pipeline, Stream, agg\n")
+    assert f"    to={declared},\n" in text
 
 
 def test_names_that_are_imported_in_another_way_are_not_touched(tmp_path: Path) -> None:

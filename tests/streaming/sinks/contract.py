@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import pyarrow as pa
 import pytest
 
-from streaming.base.errors import FencedError
+from streaming.base.errors import FencedError, SinkError
 from streaming.lake.lake import Lake
 from streaming.sinks.sink import REVISION, TIME, Delivered, NumberedBatch, RefusedRow, Sink, Target
 from tests.support.instants import T0
@@ -29,7 +32,7 @@ class Arrivals:
 
     def connect(self) -> Sink:
         """A connection, as a new process would make it."""
-        return self.target.connect(self.lake, Delivered("numbers/all"))
+        return self.target.connect(self.lake, Delivered("numbers/all", key=self.target.key))
 
 
 def batch(number: int, *values: int, generation: int = 0) -> NumberedBatch:
@@ -126,3 +129,26 @@ LAWS = (
     an_empty_batch_is_progress,
     an_audit_can_count_what_arrived,
 )
+
+
+def of_two_processes_at_one_batch_one_delivers_it(arrivals: Arrivals) -> None:
+    """Each has looked before the other delivers; the one that comes later finds the batch, or is shut out."""
+    deliver(arrivals.connect(), batch(0, 1))
+    both = threading.Barrier(2, timeout=30)
+
+    def delivers(sink: Sink) -> None:
+        assert sink.delivered_through(0) == 0
+        both.wait()
+        with suppress(FencedError, SinkError):
+            sink.deliver(batch(1, 2, 3), lambda refused: None)
+        sink.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(delivers, arrivals.connect()) for _ in range(2)]:
+            done.result()
+    assert sorted(arrivals.numbers()) == [1, 2, 3]
+    assert arrivals.connect().delivered_through(0) == 1
+
+
+TRANSACTIONAL_LAWS = (of_two_processes_at_one_batch_one_delivers_it,)
+"""The laws of targets that commit the progress with the rows."""

@@ -15,13 +15,13 @@ from streaming import Lake
 from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, RefusedRow
-from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
+from tests.streaming.sinks.contract import LAWS, TRANSACTIONAL_LAWS, Arrivals, deliver
 from tests.support.postgres import rows, run
 
 REFUSED = -1
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", [*LAWS, *TRANSACTIONAL_LAWS], ids=lambda law: law.__name__)
 def test_postgres_keeps_the_contract_of_targets(law: Callable[[Arrivals], None], lake: Lake, postgres: str) -> None:
     run(postgres, "create table numbers (number bigint check (number >= 0))")
     target = Postgres("numbers", connection=postgres)

@@ -107,7 +107,7 @@ class GlueCatalog(Catalog):
 
     def _guarded(self, operation: str, ask: Callable[[], Answer], passing: str) -> Answer | None:
         """The answer of Glue; None where it answers with the error called `passing`."""
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
         try:
             return ask()
@@ -120,6 +120,11 @@ class GlueCatalog(Catalog):
                 step = "give the credentials of this process that right, and run the command again."
             said = error.response["Error"].get("Message") or "it gives no reason"
             raise self._error(f"refuses {operation} ({code}): {said}", step) from error
+        except ParamValidationError as error:
+            said = " ".join(str(error).split())
+            raise self._error(
+                f"does not take what {operation} would tell it: {said}", "correct what it names."
+            ) from error
         except BotoCoreError as error:
             # Its text has the region or credentials that are missing, and no secret.
             raise self._error(
@@ -136,7 +141,7 @@ def _input(entry: TableEntry) -> dict[str, Any]:
     return {
         "Name": entry.name,
         "Description": entry.comment,
-        "Owner": entry.owner,
+        **({"Owner": entry.owner} if entry.owner else {}),
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {**entry.properties, **_PARAMETERS},
         "PartitionKeys": [],

@@ -164,10 +164,10 @@ _UNITY_COLUMN = {
     *("name", "type_text", "type_json", "type_name", "type_precision", "type_scale", "type_interval_type", "position"),
     *("comment", "nullable", "partition_index"),
 }
-_UNITY_TYPES = set(
-    "BOOLEAN BYTE SHORT INT LONG FLOAT DOUBLE DATE TIMESTAMP TIMESTAMP_NTZ STRING BINARY DECIMAL INTERVAL ARRAY STRUCT "
-    "MAP VARIANT CHAR NULL USER_DEFINED_TYPE TABLE_TYPE".split()
-)
+_UNITY_TYPES = {
+    *("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING"),
+    *("BINARY", "DECIMAL", "INTERVAL", "ARRAY", "STRUCT", "MAP", "VARIANT", "CHAR", "NULL"),
+}
 
 
 @dataclass
@@ -220,7 +220,11 @@ class RecordedUnity(Recorded):
             return self.refusal(400, "INVALID_ARGUMENT", "Storage location is required for external table")
         for column in body["columns"]:
             of_json = json.loads(column["type_json"])
-            if {*column} - _UNITY_COLUMN or column["type_name"] not in _UNITY_TYPES or of_json["name"] != column["name"]:
+            if (
+                {*column} - _UNITY_COLUMN
+                or column["type_name"] not in _UNITY_TYPES
+                or of_json["name"] != column["name"]
+            ):
                 return self.refusal(400, "INVALID_ARGUMENT", f"Invalid column: {column}")
         return self._made("Table", self.tables, body, _UNITY_TABLE)
 

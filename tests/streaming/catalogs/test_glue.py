@@ -50,10 +50,14 @@ def test_an_endpoint_that_is_away_or_credentials_that_are_missing_are_told(
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     away = Registry(lambda: GlueCatalog("http://127.0.0.1:9"), "s", registry.lake)
-    with pytest.raises(CatalogError, match=r"the glue catalog at http://127.0.0.1:9 cannot be reached .*set AWS_REGION"):
+    with pytest.raises(
+        CatalogError, match=r"the glue catalog at http://127.0.0.1:9 cannot be reached .*set AWS_REGION"
+    ):
         away.sync()
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
     nowhere = Registry(lambda: GlueCatalog(None), "s", registry.lake)
-    with pytest.raises(CatalogError, match=r"the glue catalog at AWS Glue cannot be reached \(You must specify a region"):
+    with pytest.raises(
+        CatalogError, match=r"the glue catalog at AWS Glue cannot be reached \(You must specify a region"
+    ):
         nowhere.sync()

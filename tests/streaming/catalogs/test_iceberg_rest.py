@@ -41,7 +41,9 @@ def test_a_server_that_has_iceberg_tables_alone_is_refused_in_words(
     server: RecordedPolaris, registry: Registry
 ) -> None:
     server.offers_generic_tables = False
-    with pytest.raises(CatalogError, match=r"keeps Iceberg tables alone: it offers no generic tables.*--to unity, hive"):
+    with pytest.raises(
+        CatalogError, match=r"keeps Iceberg tables alone: it offers no generic tables.*--to unity, hive"
+    ):
         registry.sync()
     assert {*server.requests} == {"GET /api/catalog/v1/config"}
 

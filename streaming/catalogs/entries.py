@@ -24,10 +24,11 @@ from streaming.declare import (
     Operator,
     Pipeline,
     Stream,
+    TableSpec,
     log_columns,
 )
 from streaming.lake import Lake
-from streaming.tables import delta
+from streaming.tables import delta, location
 
 OWN = "tidemark."
 """The beginning of the names of properties that are ours; those of others in a catalog are never touched."""
@@ -112,10 +113,8 @@ def lake_uri(path: str) -> str:
 
     Nothing is percent-encoded, for Hadoop reads a location as it stands.
     """
-    if path.startswith("s3a://"):
-        return f"s3://{path.removeprefix('s3a://')}"
-    path = path.rstrip("/")
-    return path if "://" in path else f"file://{path}"
+    uri = location(path).rstrip("/")
+    return uri if "://" in uri else f"file://{uri}"
 
 
 def lake_entries(lake: Lake, pipeline: Pipeline, schema: str | None = None) -> tuple[TableEntry, ...]:
@@ -155,14 +154,13 @@ def _of_stream(lake: Lake, stream: Stream) -> _Published:
 
 
 def _of_operator(lake: Lake, operator: Operator) -> Iterator[_Published]:
-    about = f" {operator.description}".rstrip()
     for table in (*operator.tables, *operator.published):
         if table.is_state:
             continue
         yield _Published(
             operator.table_name(table.suffix),
             lake.table(operator, table.suffix),
-            _sentence(table.description) + ("" if table.suffix else about),
+            _about(operator, table),
             columns_of_table(operator, table.suffix),
             _key_of(operator, table.suffix),
         )
@@ -238,5 +236,8 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch(r"\w+", name, re.ASCII) else f"`{name.replace('`', '``')}`"
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+def _about(operator: Operator, table: TableSpec) -> str:
+    """A description of a table; of results also that of the operator, where it is not part of it."""
+    about = table.description if table.description.endswith(".") else f"{table.description}."
+    is_said = bool(table.suffix) or operator.description in table.description
+    return about if is_said else f"{about} {operator.description}"

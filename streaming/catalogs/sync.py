@@ -60,7 +60,8 @@ def compare(
     Raises:
         CatalogError: the catalog is away or refuses, or two tables of the lake would have one name in it.
     """
-    wanted = [entry for pipeline in pipelines for entry in lake_entries(lake, pipeline, schema)]
+    entries = _by_name(entry for pipeline in pipelines for entry in lake_entries(lake, pipeline, schema))
+    wanted = [*entries.values()]
     uri = lake_uri(lake.root)
     schemas = [schema] if schema else [pipeline.name for pipeline in pipelines]
     schemas += catalog.schemas_of(uri) if all_of_lake else []

@@ -69,8 +69,7 @@ class HiveCatalog(Catalog):
     def schemas_of(self, lake: str) -> tuple[str, ...]:
         """The databases with our property."""
         names = self._asked(lambda client: client.get_all_databases())
-        databases = [self._asked(lambda client, name=name: client.get_database(name)) for name in names]
-        return tuple(each.name for each in databases if (each.parameters or {}).get(LAKE) == lake)
+        return tuple(name for name in names if self._is_of(name, lake))
 
     def tables(self, schema: str) -> Mapping[str, TableEntry]:
         """All tables of a database; none where there is no such database."""
@@ -124,6 +123,10 @@ class HiveCatalog(Catalog):
         """Close the connection."""
         if self._transport is not None:
             self._transport.close()
+
+    def _is_of(self, schema: str, lake: str) -> bool:
+        database = self._asked(lambda client: client.get_database(schema))
+        return (database.parameters or {}).get(LAKE) == lake
 
     def _table(self, schema: str, name: str) -> Table | None:
         from hive_metastore.ttypes import NoSuchObjectException

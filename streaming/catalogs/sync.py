@@ -52,7 +52,7 @@ class Difference:
 def compare(
     catalog: Catalog, lake: Lake, pipelines: Sequence[Pipeline], schema: str | None = None, *, all_of_lake: bool = False
 ) -> Difference:
-    """What a catalog has, held against what the lake publishes of these pipelines.
+    """Hold what a catalog has against what the lake publishes of these pipelines.
 
     `schema` is one for all tables; without it each pipeline has one of its own name. With `all_of_lake` the `pipelines`
     are all that there are, so that tables of others, which are not declared any more, are gone, too.

@@ -92,10 +92,22 @@ def test_an_option_wins_over_the_environment(
 @pytest.mark.parametrize(
     ("environment", "command", "says"),
     [
-        ({}, "catalog sync", "no catalog is set; set TIDEMARK_CATALOG_KIND, or give --to; kinds are unity, hive, glue,"),
+        (
+            {},
+            "catalog sync",
+            "no catalog is set; set TIDEMARK_CATALOG_KIND, or give --to; kinds are unity, hive, glue,",
+        ),
         ({"KIND": "unityy"}, "catalog sync", "TIDEMARK_CATALOG_KIND='unityy' is none of unity, hive, glue"),
-        ({}, "catalog sync --to unity", "a catalog of kind unity needs TIDEMARK_CATALOG_URL, which is not set; set it,"),
-        ({"URL": "http://localhost"}, "catalog sync --to iceberg-rest", "kind iceberg-rest needs TIDEMARK_CATALOG_NAME"),
+        (
+            {},
+            "catalog sync --to unity",
+            "a catalog of kind unity needs TIDEMARK_CATALOG_URL, which is not set; set it,",
+        ),
+        (
+            {"URL": "http://localhost"},
+            "catalog sync --to iceberg-rest",
+            "kind iceberg-rest needs TIDEMARK_CATALOG_NAME",
+        ),
         ({}, "catalog sync nonesuch --to glue", "nonesuch"),
     ],
 )

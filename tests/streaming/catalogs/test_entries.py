@@ -27,9 +27,7 @@ ARCHIVE = Path(__file__).parents[2] / "support" / "lakes" / "0.1.0-every-kind.ta
 
 def test_every_table_that_a_person_may_read_is_told_with_what_its_columns_mean(tmp_path: Path) -> None:
     lake = unpack(ARCHIVE, tmp_path)
-    entries = {
-        str(entry): entry for each in LAKES["0.1.0-every-kind"].pipelines for entry in lake_entries(lake, each)
-    }
+    entries = {str(entry): entry for each in LAKES["0.1.0-every-kind"].pipelines for entry in lake_entries(lake, each)}
     there = {path.parent.relative_to(lake.root).as_posix() for path in Path(lake.root).rglob("_delta_log")}
     # What only the platform reads: state, rows that wait, bookkeeping, savepoints, and changes of deliveries of 0.1.0.
     hidden = ("_state", "_pending", "_delivered", "/batches", "/dropped", "/progress")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -12,7 +14,7 @@ from platform_assets.demo.feeds import free_port
 from streaming.base.errors import CatalogError, SettingsError
 from streaming.catalogs import CatalogColumn, TableEntry
 from streaming.catalogs.hive import HiveCatalog
-from tests.streaming.catalogs.contract import LAWS, Registry, a_lake
+from tests.streaming.catalogs.contract import LAWS, TABLES, Registry, a_lake
 
 
 @pytest.fixture
@@ -36,6 +38,42 @@ def test_spark_and_trino_find_a_delta_table_there(registry: Registry) -> None:
     assert [(column.name, column.type) for column in table.sd.cols if column.name in ("local", "n")] == [
         ("n", "bigint"),
         ("local", "timestamp"),
+    ]
+
+
+BY_NAME = """
+import sys
+from pyspark.sql import SparkSession
+from streaming.spark import spark_jars
+url, schema = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.jars", ",".join(map(str, spark_jars())))
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "1")
+    .config("spark.databricks.delta.snapshotPartitions", "1")
+    .config("spark.sql.catalogImplementation", "hive")
+    .config("spark.hadoop.hive.metastore.uris", url)
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .getOrCreate()
+)
+print(sorted(row.tableName for row in spark.sql(f"show tables in {schema}").collect()))
+print(spark.sql(f"select `Tür 1`, `a-b`.`c d`, _day from {schema}.wide").collect())
+spark.stop()
+"""
+"""A program of somebody who has Spark and Delta, and nothing of ours but the jars."""
+
+
+@pytest.mark.long
+def test_spark_reads_tables_of_the_lake_by_the_names_that_the_metastore_has(registry: Registry) -> None:
+    registry.sync()
+    command = [sys.executable, "-c", BY_NAME, registry.open().address, registry.schema]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-2:] == [
+        str(TABLES),
+        "[Row(Tür 1='a', c d=1, _day=datetime.date(2026, 1, 5))]",
     ]
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
-from streaming.base import CatalogError, SettingsError, counted
+from streaming.base import CatalogError, MissingExtra, SettingsError, counted
 from streaming.catalogs import CatalogSettings, Difference, compare, open_catalog
 
 CHECK = "catalog_agrees"
@@ -34,7 +34,7 @@ def catalog_checks(pipeline: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
             with open_catalog(settings) as catalog:
                 found = compare(catalog, lake.lake, [pipeline], settings.schema_name)
                 return _result(key, pipeline, found, catalog.address)
-        except (CatalogError, SettingsError) as error:
+        except (CatalogError, MissingExtra, SettingsError) as error:
             return dg.AssetCheckResult(
                 asset_key=key,
                 check_name=CHECK,

@@ -83,7 +83,7 @@ class HiveCatalog(Catalog):
 
         database = Database(name=schema, description="", parameters=dict(properties))
         try:
-            self._asked(lambda client: client.create_database(database))
+            self._asked(lambda client: client.create_database(database), AlreadyExistsException)
         except AlreadyExistsException:
             return
 
@@ -92,7 +92,7 @@ class HiveCatalog(Catalog):
         from hive_metastore.ttypes import AlreadyExistsException
 
         try:
-            self._asked(lambda client: client.create_table(_table(entry)))
+            self._asked(lambda client: client.create_table(_table(entry)), AlreadyExistsException)
         except AlreadyExistsException:
             raise CatalogError(
                 f"{self.address} has a table {entry} by now, which somebody else has made meanwhile",
@@ -106,7 +106,7 @@ class HiveCatalog(Catalog):
 
         table = _table(entry.beside(standing))
         try:
-            self._asked(lambda client: client.alter_table(entry.schema, entry.name, table))
+            self._asked(lambda client: client.alter_table(entry.schema, entry.name, table), InvalidOperationException)
         except InvalidOperationException:
             self.register_anew(entry, standing)
 
@@ -115,7 +115,7 @@ class HiveCatalog(Catalog):
         from hive_metastore.ttypes import NoSuchObjectException
 
         try:
-            self._asked(lambda client: client.drop_table(entry.schema, entry.name, False))
+            self._asked(lambda client: client.drop_table(entry.schema, entry.name, False), NoSuchObjectException)
         except NoSuchObjectException:
             return
 
@@ -125,14 +125,28 @@ class HiveCatalog(Catalog):
             self._transport.close()
 
     def _is_of(self, schema: str, lake: str) -> bool:
-        database = self._asked(lambda client: client.get_database(schema))
-        return (database.parameters or {}).get(LAKE) == lake
-
-    def _table(self, schema: str, name: str) -> Table | None:
         from hive_metastore.ttypes import NoSuchObjectException
 
         try:
-            return self._asked(lambda client: client.get_table(schema, name))
+            database = self._asked(lambda client: client.get_database(schema), NoSuchObjectException)
+        except NoSuchObjectException:
+            return False
+        return (database.parameters or {}).get(LAKE) == lake
+
+    def _table(self, schema: str, name: str) -> Table | None:
+        from hive_metastore.ttypes import (
+            ClientCapabilities,
+            ClientCapability,
+            GetTableRequest,
+            NoSuchObjectException,
+        )
+
+        # Of a table of Hive's own kind the metastore else refuses to tell; it is somebody else's, and only read.
+        able = ClientCapabilities([ClientCapability.INSERT_ONLY_TABLES])
+        request = GetTableRequest(dbName=schema, tblName=name, capabilities=able)
+        try:
+            # Version 4 has no `get_table` any more.
+            return self._asked(lambda client: client.get_table_req(request), NoSuchObjectException).table
         except NoSuchObjectException:
             return None
 
@@ -150,16 +164,13 @@ class HiveCatalog(Catalog):
         self._transport = transport
         return Client(TBinaryProtocol(transport))
 
-    def _asked(self, ask: Callable[[Any], Answer]) -> Answer:
-        """The answer of the metastore; errors that say whether something is there are its caller's."""
-        from hive_metastore.ttypes import AlreadyExistsException, InvalidOperationException, NoSuchObjectException
+    def _asked(self, ask: Callable[[Any], Answer], passing: type[Exception] | None = None) -> Answer:
+        """The answer of the metastore; an exception of its own that is `passing` is its caller's."""
         from thrift.Thrift import TException
         from thrift.transport.TTransport import TTransportException
 
         try:
             return ask(self._client)
-        except (AlreadyExistsException, InvalidOperationException, NoSuchObjectException):
-            raise
         except (TTransportException, OSError) as error:
             raise CatalogError(
                 f"the hive catalog at {self.address} cannot be reached ({error})",
@@ -167,6 +178,8 @@ class HiveCatalog(Catalog):
                 address=self.address,
             ) from error
         except TException as error:
+            if passing is not None and isinstance(error, passing):
+                raise
             raise CatalogError(
                 f"the hive catalog at {self.address} refuses: {getattr(error, 'message', None) or error}",
                 "see its log, correct what it names, and run the command again, which goes on with what is left.",

@@ -119,6 +119,8 @@ def test_what_is_missing_is_said(
     monkeypatch: pytest.MonkeyPatch,
     lake: Lake,
 ) -> None:
+    for name in ("KIND", "URL", "NAME"):
+        monkeypatch.delenv(f"TIDEMARK_CATALOG_{name}", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(f"TIDEMARK_CATALOG_{name}", value)
     code, out = tidemark(command)

@@ -82,5 +82,6 @@ def test_a_catalog_that_is_away_fails_the_check_and_not_the_run(
     assert not evaluation.passed and "could not run: the unity catalog at" in (evaluation.description or "")
 
 
-def test_where_no_catalog_is_set_there_is_no_check(lake: Lake) -> None:
+def test_where_no_catalog_is_set_there_is_no_check(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEMARK_CATALOG_KIND", raising=False)
     assert KEY not in definitions(lake).resolve_asset_graph().asset_check_keys

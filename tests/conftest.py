@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,11 +68,10 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Hive metastore, started by the first test that asks for it, in one worker."""
     from tests.support.catalog_servers import hive_metastore
 
-    with starting("Hive metastore"):
-        running = hive_metastore(tmp_path_factory.mktemp("hive"))
-        address = running.__enter__()
-    yield address
-    running.__exit__(None, None, None)
+    with ExitStack() as running:
+        with starting("Hive metastore"):
+            address = running.enter_context(hive_metastore(tmp_path_factory.mktemp("hive")))
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ Source: Polaris' OpenAPI document `generic-tables-api.yaml`, and Iceberg's `rest
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
@@ -44,7 +45,7 @@ class IcebergRestCatalog(Catalog):
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry without columns and owner; the owner is also among the properties."""
-        return TableEntry(entry.schema, entry.name, entry.location, comment=entry.comment, properties=entry.properties)
+        return replace(entry, columns=(), owner="")
 
     def schemas_of(self, lake: str) -> tuple[str, ...]:
         """The namespaces with our property."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -50,15 +50,15 @@ class RestClient:
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
         """The answer to a GET; None where there is no such thing."""
-        return self._answer("GET", path, params=params, passing=HTTPStatus.NOT_FOUND)
+        return self._answer("GET", path, params=params, passing=_is_not_there)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The answer to a POST; None where there is such a thing already."""
-        return self._answer("POST", path, body=body, passing=HTTPStatus.CONFLICT)
+        return self._answer("POST", path, body=body, passing=_is_there)
 
     def delete(self, path: str) -> Mapping[str, Any] | None:
         """The answer to a DELETE; None where there is no such thing."""
-        return self._answer("DELETE", path, passing=HTTPStatus.NOT_FOUND)
+        return self._answer("DELETE", path, passing=_is_not_there)
 
     def refusal(self, what: str, next_step: str) -> CatalogError:
         """An error that says what this server does not do."""
@@ -71,7 +71,7 @@ class RestClient:
         *,
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-        passing: HTTPStatus,
+        passing: Callable[[httpx.Response], bool],
     ) -> Mapping[str, Any] | None:
         try:
             response = self._client.request(method, path, params=params, json=body)
@@ -81,7 +81,7 @@ class RestClient:
                 f"cannot be reached ({type(error).__name__})",
                 "start it, or correct TIDEMARK_CATALOG_URL; run the command again, which goes on with what is left.",
             ) from None
-        if response.status_code == passing:
+        if passing(response):
             return None
         if not response.is_success:
             raise self._refused(method, path, response)
@@ -109,12 +109,27 @@ class RestClient:
         return self.refusal(f"refuses {method} {path} ({response.status_code}): {_message(response.text)}", step)
 
 
+def _is_not_there(response: httpx.Response) -> bool:
+    return response.status_code == HTTPStatus.NOT_FOUND
+
+
+def _is_there(response: httpx.Response) -> bool:
+    """True if there is such a thing already: Unity Catalog says so with status 400, too, and `TABLE_ALREADY_EXISTS`."""
+    if response.status_code == HTTPStatus.BAD_REQUEST:
+        return str(_error(response.text).get("error_code")).endswith("ALREADY_EXISTS")
+    return response.status_code == HTTPStatus.CONFLICT
+
+
 def _message(text: str) -> str:
-    """The sentence for people in a body of an error: of Unity Catalog `message`, of Iceberg's REST `error.message`."""
+    """The sentence for people in a body of an error."""
+    return str(_error(text).get("message") or text or "it gives no reason")[:_MOST_SHOWN]
+
+
+def _error(text: str) -> Mapping[str, Any]:
+    """A body of an error: of Unity Catalog an object, of Iceberg's REST one in `error`; empty where it is neither."""
     try:
         body = json.loads(text)
     except ValueError:
-        return text[:_MOST_SHOWN] or "it gives no reason"
-    error = body.get("error", body) if isinstance(body, dict) else body
-    message = error.get("message") if isinstance(error, dict) else None
-    return str(message or text)[:_MOST_SHOWN]
+        return {}
+    error = body.get("error", body) if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}

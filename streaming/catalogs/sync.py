@@ -135,7 +135,7 @@ def _by_name(entries: Iterable[TableEntry]) -> dict[str, TableEntry]:
 
 
 def apply_difference(
-    catalog: Catalog, lake: Lake, settled: Difference, tell: Callable[[Change], None] = lambda change: None
+    catalog: Catalog, lake: Lake, found: Difference, tell: Callable[[Change], None] = lambda change: None
 ) -> None:
     """Do in a catalog what there is to be done, one table after the other; `tell` is told what is done by then.
 
@@ -145,8 +145,8 @@ def apply_difference(
         CatalogError: a name is taken, so that nothing was done; or the catalog is away or refuses, so that what was
             told is done and nothing else.
     """
-    if settled.taken:
-        names = ", ".join(catalog.full_name(entry) for entry in settled.taken)
+    if found.taken:
+        names = ", ".join(catalog.full_name(entry) for entry in found.taken)
         raise CatalogError(
             f"{names} in {catalog.address} was not registered from this lake, and nothing was changed there",
             "rename or drop it there, or set TIDEMARK_CATALOG_SCHEMA to a schema of your own.",
@@ -155,7 +155,7 @@ def apply_difference(
         )
     properties = {LAKE: lake_uri(lake.root)}
     made: set[str] = set()
-    for change in settled.changes:
+    for change in found.changes:
         match change:
             case Change("create", entry):
                 if entry.schema not in made:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -47,9 +48,7 @@ class UnityCatalog(Catalog):
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry without its owner, who is another one there."""
-        return TableEntry(
-            entry.schema, entry.name, entry.location, entry.columns, entry.comment, properties=entry.properties
-        )
+        return replace(entry, owner="")
 
     def schemas_of(self, lake: str) -> tuple[str, ...]:
         """Those with our property."""

@@ -174,8 +174,12 @@ _UNITY_TYPES = {
 
 @dataclass
 class RecordedUnity(Recorded):
-    """Catalogs, schemas and tables of `api/all.yaml` of Unity Catalog 0.4; it has one catalog, `main`."""
+    """Catalogs, schemas and tables of `api/all.yaml` of Unity Catalog 0.4; it has one catalog, `main`.
 
+    `conflict` is the status for what is there already: of earlier versions 409.
+    """
+
+    conflict: int = 400
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -235,7 +239,8 @@ class RecordedUnity(Recorded):
             return self.refusal(400, "INVALID_ARGUMENT", f"Invalid {what}: {sorted(body)}")
         name = ".".join(body[part] for part in ("catalog_name", "schema_name", "name") if part in body)
         if name in entries:
-            return self.refusal(409, "ALREADY_EXISTS", f"{what} already exists: {name}")
+            code = f"{what.upper()}_ALREADY_EXISTS" if self.conflict == 400 else "ALREADY_EXISTS"
+            return self.refusal(self.conflict, code, f"{what} already exists: {name}")
         entries[name] = {**body, "owner": "whoever has the token", "created_at": 0}
         return 200, entries[name]
 

@@ -55,6 +55,14 @@ def test_what_is_done_is_told_table_by_table_and_then_what_to_do_next(
     assert "2 tables as in the lake; 0 to be registered" in out and "has nothing to do" in out
 
 
+def test_where_there_is_no_table_yet_the_next_step_makes_some(
+    tidemark: Tidemark, server: RecordedUnity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "lake")
+    code, out = tidemark("catalog sync flights")
+    assert code == 0 and f"0 tables in {server.url}/main; 0 registered" in out and "Next: tidemark run flights" in out
+
+
 def test_tables_have_the_one_schema_that_is_set(
     tidemark: Tidemark, server: RecordedUnity, monkeypatch: pytest.MonkeyPatch, lake: Lake
 ) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from streaming.base.errors import CatalogError, SettingsError
+from streaming.catalogs import apply_difference, compare
 from streaming.catalogs.unity import UnityCatalog
 from tests.streaming.catalogs.contract import LAWS, PIPELINE, Registry, a_lake, replace_owner
 from tests.support.catalog_servers import TOKEN, RecordedUnity, serving
@@ -29,6 +30,18 @@ def registry(server: RecordedUnity, tmp_path: Path) -> Registry:
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_unity_catalog_keeps_the_contract_of_catalogs(law: Callable[[Registry], None], registry: Registry) -> None:
     law(registry)
+
+
+@pytest.mark.parametrize("conflict", [400, 409])
+def test_what_somebody_else_has_made_meanwhile_is_told_whatever_version_the_server_has(
+    conflict: int, server: RecordedUnity, registry: Registry
+) -> None:
+    server.conflict = conflict
+    with registry.open() as catalog:
+        found = compare(catalog, registry.lake, [PIPELINE], registry.schema)
+        registry.sync()
+        with pytest.raises(CatalogError, match=r"has a table main\..*\.doors_log by now, which somebody else has made"):
+            apply_difference(catalog, registry.lake, found)
 
 
 def test_columns_are_told_as_spark_and_the_server_read_them(server: RecordedUnity, registry: Registry) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from streaming.base import CatalogError
 from streaming.catalogs.catalog import Catalog
-from streaming.catalogs.entries import LAKE, CatalogColumn, TableEntry, lake_entries, lake_uri
+from streaming.catalogs.entries import LAKE, PIPELINE, CatalogColumn, TableEntry, lake_entries, lake_uri
 from streaming.declare import Pipeline
 from streaming.lake import Lake
+from streaming.tables import delta
 
 Action = Literal["create", "change", "withdraw"]
 _MOST_NAMED = 3
@@ -54,54 +55,69 @@ def compare(
 ) -> Difference:
     """Hold what a catalog has against what the lake publishes of these pipelines.
 
-    `schema` is one for all tables; without it each pipeline has one of its own name. With `all_of_lake` the `pipelines`
-    are all that there are, so that tables of others, which are not declared any more, are gone, too.
+    `schema` is one for all tables; without it each pipeline has one of its own name. With `all_of_lake` tables of other
+    pipelines are looked at, too. They are gone once nothing lies in their place, or it has another name here: whoever
+    declares them may be a module that is broken right now, or another project.
 
     Raises:
         CatalogError: the catalog is away or refuses, or two tables of the lake would have one name in it.
     """
-    entries = _by_name(entry for pipeline in pipelines for entry in lake_entries(lake, pipeline, schema))
-    wanted = [*entries.values()]
+    wanted = _by_name(entry for pipeline in pipelines for entry in lake_entries(lake, pipeline, schema)).values()
     uri = lake_uri(lake.root)
     schemas = [schema] if schema else [pipeline.name for pipeline in pipelines]
     schemas += catalog.schemas_of(uri) if all_of_lake else []
     standing = [entry for each in dict.fromkeys(schemas) for entry in catalog.tables(each).values()]
-    names = None if all_of_lake else {pipeline.name for pipeline in pipelines}
-    return difference([catalog.as_held(entry) for entry in wanted], standing, uri, names)
+    names = {pipeline.name for pipeline in pipelines}
+    others = (entry for entry in standing if entry.is_of(uri) and entry.properties.get(PIPELINE) not in names)
+    held = [catalog.as_held(entry) for entry in wanted]
+    # A pipeline that was renamed has the same places under other names.
+    elsewhere = {entry.location for entry in held}
+    gone = {str(each) for each in others if all_of_lake and (each.location in elsewhere or not _lies(each))}
+    return difference(held, standing, uri, names, gone)
+
+
+def _lies(entry: TableEntry) -> bool:
+    """True if there is a table where the entry says."""
+    return delta.exists(entry.location.removeprefix("file://"))
 
 
 def difference(
-    wanted: Iterable[TableEntry], standing: Iterable[TableEntry], lake: str, pipelines: Iterable[str] | None = None
+    wanted: Iterable[TableEntry],
+    standing: Iterable[TableEntry],
+    lake: str,
+    pipelines: Collection[str],
+    gone: Collection[str] = (),
 ) -> Difference:
     """The difference between the tables that are `wanted` and those `standing` in a catalog; pure.
 
-    Tables that were registered from the `lake` at this URI for one of these `pipelines`, for any of them where none are
-    given, are withdrawn if they are not wanted. No other table is ever touched.
+    Tables that were registered from the `lake` at this URI for one of these `pipelines` are withdrawn if they are not
+    wanted, and so are those whose names are `gone`. One that was registered for another pipeline from the very place
+    that is wanted was renamed. No other table is ever touched.
 
     Raises:
         CatalogError: two of the wanted tables have one name.
     """
     by_name = _by_name(wanted)
     there = {str(entry): entry for entry in standing}
-    names = None if pipelines is None else {*pipelines}
 
     def is_ours(entry: TableEntry) -> bool:
-        return entry.is_of(lake) if names is None else any(entry.is_of(lake, name) for name in names)
+        return str(entry) in gone or any(entry.is_of(lake, name) for name in pipelines)
 
     created, changed, taken, agreeing = [], [], [], 0
     for name, entry in by_name.items():
         old = there.get(name)
         if old is None:
             created.append(Change("create", entry))
-        elif not is_ours(old):
+        elif not is_ours(old) and not (old.is_of(lake) and old.location == entry.location):
             taken.append(old)
         elif why := what_differs(entry, old):
             changed.append(Change("change", entry, old, why))
         else:
             agreeing += 1
-    gone = (entry for name, entry in there.items() if name not in by_name and is_ours(entry))
-    withdrawn = (Change("withdraw", entry, why="the lake does not have it") for entry in gone)
-    return Difference((*created, *changed, *withdrawn), agreeing, tuple(taken))
+    unwanted = (entry for name, entry in there.items() if name not in by_name and is_ours(entry))
+    withdrawn = (Change("withdraw", entry, why="the lake does not have it") for entry in unwanted)
+    # Two tables of one place at a time are more than some catalogs allow.
+    return Difference((*withdrawn, *created, *changed), agreeing, tuple(taken))
 
 
 def what_differs(entry: TableEntry, standing: TableEntry) -> str:

@@ -133,16 +133,24 @@ def a_changed_comment_owner_or_column_is_changed_there_and_nothing_else(registry
     assert registry.sync([moved]) == []
 
 
-def a_table_that_is_gone_is_withdrawn_and_its_files_stay(registry: Registry) -> None:
+def a_table_that_is_gone_or_not_declared_any_more_is_withdrawn_and_files_stay(registry: Registry) -> None:
     registry.sync()
     shutil.rmtree(registry.lake.path("doors", "hourly_current"))
     assert registry.sync() == [("withdraw", "hourly_current")]
     assert sorted(registry.tables()) == ["doors_log", "hourly", "wide"]
-    other = Pipeline(replace(DOORS, name="gates"), (), operators=(replace(WIDE, of=replace(DOORS, name="gates")),))
+    assert registry.sync([Pipeline(DOORS, (WIDE,), owner="team:doors")]) == [("withdraw", "hourly")]
+    assert Path(registry.lake.path("doors", "hourly", "_delta_log")).is_dir()
+
+
+def tables_of_a_pipeline_that_is_not_declared_here_are_withdrawn_once_they_are_gone(registry: Registry) -> None:
+    registry.sync()
+    gates = replace(DOORS, name="gates")
+    other = Pipeline(gates, (replace(WIDE, of=gates),))
+    assert registry.sync([other], all_of_lake=True) == []
+    shutil.rmtree(registry.lake.path("doors", "wide"))
     assert registry.sync([other]) == []
-    assert registry.sync([other], all_of_lake=True) == [("withdraw", name) for name in ("doors_log", "hourly", "wide")]
-    assert registry.tables() == {}
-    assert Path(registry.lake.path("doors", "wide", "_delta_log")).is_dir()
+    assert registry.sync([other], all_of_lake=True) == [("withdraw", "wide")]
+    assert sorted(registry.tables()) == ["doors_log", "hourly", "hourly_current"]
 
 
 def tables_of_others_are_never_touched(registry: Registry) -> None:
@@ -216,7 +224,8 @@ LAWS = (
     a_first_sync_registers_every_table_of_the_pipeline_as_it_lies,
     a_second_sync_does_nothing,
     a_changed_comment_owner_or_column_is_changed_there_and_nothing_else,
-    a_table_that_is_gone_is_withdrawn_and_its_files_stay,
+    a_table_that_is_gone_or_not_declared_any_more_is_withdrawn_and_files_stay,
+    tables_of_a_pipeline_that_is_not_declared_here_are_withdrawn_once_they_are_gone,
     tables_of_others_are_never_touched,
     a_name_that_somebody_else_has_is_refused_before_anything_is_done,
     properties_of_others_stay_when_a_table_is_changed,

@@ -126,10 +126,18 @@ def test_only_tables_of_this_lake_and_these_pipelines_are_withdrawn() -> None:
     gone = "the lake does not have it"
     found = difference([A], [A, b, c, *others], LAKE, ["doors"])
     assert (found.changes, found.agreeing, found.taken) == ((Change("withdraw", b, why=gone),), 1, ())
-    everything = difference([A], [A, b, c, *others], LAKE)
+    everything = difference([A], [A, b, c, *others], LAKE, ["doors"], {"s.c"})
     assert everything.changes == (Change("withdraw", b, why=gone), Change("withdraw", c, why=gone))
-    assert difference([replace(A, name="d")], others, LAKE).taken == (others[0],)
-    assert difference([replace(A, name="c")], [c], LAKE, ["doors"]).taken == (c,)
+    assert difference([replace(A, name="d")], others, LAKE, ["doors"]).taken == (others[0],)
+
+
+def test_a_table_of_another_pipeline_is_taken_over_only_from_the_very_same_place() -> None:
+    theirs = replace(A, properties={**OURS, "tidemark.pipeline": "gates"})
+    assert difference([A], [theirs], LAKE, ["doors"]).changes == (Change("change", A, theirs, "tidemark.pipeline"),)
+    elsewhere = replace(theirs, location="file:///lake/elsewhere")
+    assert difference([A], [elsewhere], LAKE, ["doors"]).taken == (elsewhere,)
+    another = replace(theirs, properties={**theirs.properties, "tidemark.lake": "file:///another"})
+    assert difference([A], [another], LAKE, ["doors"]).taken == (another,)
 
 
 def test_two_tables_of_one_name_are_refused_with_both_places(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from uuid import uuid4
 
 import pytest
 
+from streaming import Pipeline
 from streaming.base.errors import CatalogError, SettingsError
 from streaming.catalogs import apply_difference, compare
 from streaming.catalogs.unity import UnityCatalog
-from tests.streaming.catalogs.contract import LAWS, PIPELINE, Registry, a_lake, replace_owner
+from tests.streaming.catalogs.contract import DOORS, LAWS, PIPELINE, WIDE, Registry, a_lake, replace_owner
 from tests.support.catalog_servers import TOKEN, RecordedUnity, serving
 
 
@@ -42,6 +43,21 @@ def test_what_somebody_else_has_made_meanwhile_is_told_whatever_version_the_serv
         registry.sync()
         with pytest.raises(CatalogError, match=r"has a table main\..*\.doors_log by now, which somebody else has made"):
             apply_difference(catalog, registry.lake, found)
+
+
+def test_tables_of_a_renamed_pipeline_leave_the_schema_of_the_old_name_first(
+    server: RecordedUnity, registry: Registry
+) -> None:
+    for name in ("old", "new"):
+        renamed = Pipeline(DOORS, (WIDE,), name=name)
+        with registry.open() as catalog:
+            found = compare(catalog, registry.lake, [renamed], all_of_lake=True)
+            apply_difference(catalog, registry.lake, found)
+    assert [(change.action, str(change.entry)) for change in found.changes] == [
+        *(("withdraw", f"old.{name}") for name in ("doors_log", "wide")),
+        *(("create", f"new.{name}") for name in ("doors_log", "wide")),
+    ]
+    assert sorted(server.tables) == ["main.new.doors_log", "main.new.wide"]
 
 
 def test_columns_are_told_as_spark_and_the_server_read_them(server: RecordedUnity, registry: Registry) -> None:

@@ -1,4 +1,4 @@
-"""Servers of catalogs: a real Hive metastore, and recorded contracts of those that cannot be had as a package.
+"""Servers of catalogs: a real Hive metastore, and recorded contracts of two of which no server is started.
 
 The metastore runs from the jars that Spark brings, with a database in memory. Of Unity Catalog and of Apache Polaris
 there is the part of the public OpenAPI document that is asked for here, as strict as it says: fields that it does not

@@ -124,6 +124,7 @@ Kind = Literal[
     "alerts",
     "ask",
     "backfill",
+    "catalog",
     "checks",
     "correct",
     "drain_step",

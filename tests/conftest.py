@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,17 @@ def postgres(postgres_running: postgres_server.Server) -> str:
 
 
 @pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Hive metastore, started by the first test that asks for it, in one worker."""
+    from tests.support.catalog_servers import hive_metastore
+
+    with ExitStack() as running:
+        with starting("Hive metastore"):
+            address = running.enter_context(hive_metastore(tmp_path_factory.mktemp("hive")))
+        yield address
+
+
+@pytest.fixture(scope="session")
 def object_store_running() -> Iterator[str]:
     """The endpoint of a store that speaks S3, started by the first test that asks for it, in one worker."""
     from tests.support.object_store import server
@@ -104,8 +116,8 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()):
-            # A broker is a JVM of its own, and those that talk to it wait for it most of their time.
+        if {"kafka", "hive_metastore"} & {*getattr(item, "fixturenames", ())}:
+            # Each is a JVM of its own, and those that talk to it wait for it most of their time.
             item.add_marker("processes")
     _leave_out_but_one(items)
     if config.getoption("--without-spark"):

@@ -52,6 +52,7 @@ STREAMING = (
     "service",
     "operations",
     "reading",
+    "catalogs",
     "",
 )
 """From the bottom to the top: a room imports from those before it; "" is the package's own front."""

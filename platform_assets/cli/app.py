@@ -29,6 +29,7 @@ COMMANDS = {
     "erase": "erase",
     "show": "show",
     "sql": "sql",
+    "catalog": "catalog",
     "explain": "explain",
     "lateness": "lateness",
     "bench": "bench",
@@ -57,7 +58,7 @@ COMMANDS = {
 
 _PANELS = {
     "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints", "erase"),
-    "Look, check, publish": ("show", "sql", "explain", "lateness", "bench", "audit", "doctor", "reports"),
+    "Look, check, publish": ("show", "sql", "catalog", "explain", "lateness", "bench", "audit", "doctor", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "settings", "scaffold"),
 }

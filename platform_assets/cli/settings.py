@@ -14,6 +14,7 @@ from platform_assets.cli.context import AsJson, console
 from platform_assets.cli.documents import SettingDocument, SettingsDocument
 from platform_assets.cli.render import next_step
 from streaming.base import host_of
+from streaming.catalogs import CatalogSettings
 from streaming.declare import declared_pipelines
 from streaming.lake import SECRET, Settings, declared_parameters, find_project
 
@@ -54,7 +55,7 @@ def settings(as_json: AsJson = False) -> None:
 
 
 def _platform() -> Iterator[Shown]:
-    project, in_force = find_project(), Settings()
+    project, in_force, catalog = find_project(), Settings(), CatalogSettings()
     for name, field in Settings.model_fields.items():
         variable = f"TIDEMARK_{name.upper()}"
         by = variable if variable in os.environ else ""
@@ -64,6 +65,13 @@ def _platform() -> Iterator[Shown]:
         if name == "alerts_to" and value is not None:
             value = f"{host_of(value)}/..."
         yield Shown(name, _text(field.default), _text(value), by)
+    for name, field in CatalogSettings.model_fields.items():
+        variable = str(field.validation_alias or f"TIDEMARK_CATALOG_{name.upper()}")
+        value = getattr(catalog, name)
+        if value is not None and name in ("token", "url"):
+            value = "(not shown)" if name == "token" else host_of(value)
+        shown = variable.removeprefix("TIDEMARK_").lower()
+        yield Shown(shown, _text(field.default), _text(value), variable if os.environ.get(variable) else "")
 
 
 def _spark() -> Iterator[Shown]:

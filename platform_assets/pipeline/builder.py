@@ -12,6 +12,7 @@ from platform_assets import keys
 from platform_assets.events.alerts import alert_checks, alert_sensor
 from platform_assets.events.evaluations import evaluations_of
 from platform_assets.events.trends import trend_asset, trend_schedule
+from platform_assets.pipeline.catalogs import catalog_checks
 from platform_assets.pipeline.checks import check_table, roles, table_checks
 from platform_assets.pipeline.corrections import Evaluate, corrections_asset
 from platform_assets.pipeline.deliveries import delivery_assets, delivery_checks, reconciliation_schedule
@@ -53,6 +54,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
             alert_checks(pipeline),
             *delivery_checks(pipeline),
+            *catalog_checks(pipeline),
         ],
         jobs=[
             drain,

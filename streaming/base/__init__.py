@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         BadExpression,
         BadInterval,
         BadName,
+        CatalogError,
         ChangedDeclaration,
         CheckpointError,
         CorrectionsFailed,

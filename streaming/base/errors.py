@@ -296,6 +296,12 @@ class ReadError(StreamingError):
     code = "read"
 
 
+class CatalogError(StreamingError):
+    """A catalog of other engines is away, refuses, or has a table of somebody else's in the way."""
+
+    code = "catalog"
+
+
 class ChangedDeclaration(OperatorError):
     """A declaration would change what the tables hold that another declaration made."""
 

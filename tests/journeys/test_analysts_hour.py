@@ -130,5 +130,7 @@ def test_corrected_revenue_is_one_number_whoever_reads_it(spark: SparkSession, l
     assert of_sql(lake, "orders.orders_by_hour", pipeline) == REVENUE
     assert of_sql(lake, "reports.revenue", pipeline) == REVENUE
     assert rows(postgres, "select sum(revenue) from revenue") == [(REVENUE,)]
-    published = DeltaTable(str(told["dagster/uri"]), version=int(told["delta_version"])).to_pyarrow_table().to_pylist()
+    published = (
+        DeltaTable(str(told["dagster/uri"]), version=int(str(told["delta_version"]))).to_pyarrow_table().to_pylist()
+    )
     assert [row["revenue"] for row in published] == [REVENUE]

@@ -66,7 +66,7 @@ def test_what_a_run_has_analysed_is_explained_without_spark(
 
 def test_what_was_analysed_of_another_declaration_is_not_told(spark: SparkSession, lake: Lake) -> None:
     analyse(spark, lake, pipeline)
-    (view,) = pipeline.operators
+    (view,) = pipeline.views
     other = replace(view, aggregates={"flights": agg.count()})
     strict = replace(pipeline.stream, rules=(*pipeline.stream.rules, Rule("early", "dep_delay < 9000")))
     assert analysis_of(lake, pipeline, view) == {"parts": True, "folds": True}

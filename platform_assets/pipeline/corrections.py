@@ -23,6 +23,7 @@ from streaming.changes import publish
 from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
 from streaming.operators import runtime_of
+from streaming.service import JobCounts, correction_of, lineage_of
 
 Evaluate = Callable[[SparkSession, Lake, str], Iterable[dg.AssetCheckEvaluation]]
 
@@ -61,7 +62,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
     )
     def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
         where = lake.lake
-        done, failed = _correct(context, where, spark, operator, parse_days(context.partition_keys))
+        done, failed = _correct(context, where, spark, pipeline, operator, parse_days(context.partition_keys))
         report_current(context, where, operator)
         if failed is not None:
             _materialize(context, where, operator, done)
@@ -73,7 +74,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
     return run
 
 
-def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
+def corrections_op(pipeline: Pipeline, operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
     """A step that corrects any set of days, next to each other or not, and marks exactly those partitions.
 
     Dagster itself would start one run, and so one JVM, per unbroken range of days. `evaluate` runs the checks of the
@@ -93,7 +94,7 @@ def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
             context.log.info(f"{operator.name}: planned {', '.join(map(str, asked)) or 'nothing, all is corrected'}")
         if asked:
             add_days(context.instance, operator, asked)
-            done, uncorrected = _correct(context, where, spark, operator, asked)
+            done, uncorrected = _correct(context, where, spark, pipeline, operator, asked)
             _materialize(context, where, operator, done)
             report_current(context, where, operator)
         # Observed, not materialized: the corrections made of it would look outdated at once.
@@ -119,7 +120,7 @@ def correct_step(operator: Operator) -> str:
 
 
 def _correct(
-    context: Any, lake: Lake, spark: SparkResource, operator: Operator, days: list[date]
+    context: Any, lake: Lake, spark: SparkResource, pipeline: Pipeline, operator: Operator, days: list[date]
 ) -> tuple[dict[date, dict[str, Any]], CorrectionsFailed | None]:
     """Metadata of each day that was corrected, and why others could not be; null where all were."""
 
@@ -128,11 +129,13 @@ def _correct(
 
     failed: CorrectionsFailed | None = None
     corrected: Mapping[date, int]
-    try:
-        corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
-    except CorrectionsFailed as error:
-        failed, corrected = error, error.corrected
-    publish(spark.spark_session, lake, operator)
+    with lineage_of(pipeline, lambda: [correction_of(lake, pipeline, operator)]) as told:
+        try:
+            corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
+        except CorrectionsFailed as error:
+            failed, corrected = error, error.corrected
+        told[operator.name] = JobCounts(sum(corrected.values()), error=None if failed is None else str(failed))
+        publish(spark.spark_session, lake, operator)
     through = {stream.name: head(lake, stream) for stream in operator.reads}
     named = {
         "through_batch" if len(through) == 1 else f"through_batch_of_{name}": newest.number

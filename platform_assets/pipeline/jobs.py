@@ -49,7 +49,7 @@ def corrections_job(pipeline: Pipeline, evaluate: Callable[[Operator], Evaluate]
     )
     def corrections() -> None:
         for operator in pipeline.backfilled:
-            corrections_op(operator, evaluate(operator))()
+            corrections_op(pipeline, operator, evaluate(operator))()
 
     return corrections
 

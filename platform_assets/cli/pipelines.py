@@ -35,7 +35,7 @@ from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
-from streaming.service import JobCounts, correction_of, drain_unpaused, lineage_of, shown_on
+from streaming.service import JobCounts, corrections_of, drain_unpaused, lineage_of, shown_on
 from streaming.sources import SourceBacklog
 
 _A_ROW = 200
@@ -132,7 +132,7 @@ def correct(
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
                 bar.console.print(f"{name} {done}: {counted(rows, of)} corrected", highlight=False)
 
-            with lineage_of(pipeline, lambda of=operator: [correction_of(lake, pipeline, of)]) as told:
+            with lineage_of(pipeline, partial(corrections_of, lake, pipeline, operator)) as told:
                 try:
                     corrected = runtime.correct(spark, days, utc_now, show_progress)
                     told[operator.name] = JobCounts(sum(corrected.values()))

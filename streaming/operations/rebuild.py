@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from threading import Event
 
 from pyspark.sql import SparkSession
@@ -108,7 +109,7 @@ def rebuild(
     beside = next_of(operator) if name is None else _renamed(lake, pipeline, operator, name)
     corrected: dict[date, int] = {}
     of = operator if name is None else beside
-    with built_beside(lake, beside), lineage_of(pipeline, lambda: [rebuild_of(lake, pipeline, of)], now) as told:
+    with built_beside(lake, beside), lineage_of(pipeline, partial(rebuild_of, lake, pipeline, of), now) as told:
         if name is not None or not _is_ready(lake, operator):
             for stream in operator.reads:
                 if stream in operator.pins and head(lake, stream) is None:

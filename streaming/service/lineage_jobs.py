@@ -63,28 +63,30 @@ def jobs_of(lake: Lake, pipeline: Pipeline) -> tuple[LineageJob, ...]:
     return (*ingests, *steps, *deliveries)
 
 
-def correction_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> LineageJob:
+def corrections_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> tuple[LineageJob]:
     """The job that corrects days of an operator: it computes them from the logs, and publishes what is current then."""
     tables = [table.suffix for table in operator.tables if table.written_by == "backfill"]
     written = [*tables, *(table.suffix for table in operator.published)]
-    return LineageJob(
+    job = LineageJob(
         f"{pipeline.name}.{operator.name}.correct",
         operator.name,
         f"Corrections of {operator.kind_name} {operator.name}, by days.",
         _logs(lake, operator.reads),
         tuple(_table_of(lake, operator, suffix) for suffix in written),
     )
+    return (job,)
 
 
-def rebuild_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> LineageJob:
+def rebuild_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> tuple[LineageJob]:
     """The job that builds all tables of an operator anew from the logs, those of corrections and of state too."""
-    return LineageJob(
+    job = LineageJob(
         f"{pipeline.name}.{operator.name}.rebuild",
         operator.name,
         f"Tables of {operator.kind_name} {operator.name}, built anew from the logs.",
         _logs(lake, operator.reads),
         tuple(_table_of(lake, operator, table.suffix, table.description) for table in operator.tables),
     )
+    return (job,)
 
 
 def _ingest(lake: Lake, pipeline: Pipeline, stream: Stream) -> LineageJob:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.service import lineage
 from streaming.service.drain import drain, drain_unpaused
 from streaming.service.lineage import LineageSender, StreamLineage, is_configured
-from streaming.service.lineage_jobs import correction_of, jobs_of
+from streaming.service.lineage_jobs import corrections_of, jobs_of
 from streaming.service.status import PROCESS, ControlFolder, ProcessStatus, QueryStatus
 from streaming.service.watch import Watch
 from streaming.tables import delta
@@ -28,7 +29,7 @@ from tests.support import waiting
 from tests.support.feeds import land_all
 from tests.support.http_server import http_server
 from tests.support.instants import at
-from tests.support.lineage import Told, computed_from
+from tests.support.lineage import Told, computed_from, to_file
 from tests.support.pipelines.beats import beats, by_id
 from tests.support.pipelines.beats import pipeline as of_beats
 
@@ -39,12 +40,7 @@ pipeline = Pipeline(beats, (by_id,), deliveries=(Delivery("sent", by_id, sums, s
 @pytest.fixture
 def told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file to which events go, as OpenLineage's own variables say."""
-    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(tmp_path / "events.jsonl"))
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
-    return tmp_path / "events.jsonl"
+    return to_file(tmp_path, monkeypatch)
 
 
 def land(lake: Lake) -> None:
@@ -123,7 +119,7 @@ def test_a_rebuild_tells_that_it_writes_every_table_of_the_operator(
 
 
 def test_a_correction_publishes_what_is_current_and_says_so() -> None:
-    job = correction_of(Lake("/lake"), of_beats, by_id)
+    (job,) = corrections_of(Lake("/lake"), of_beats, by_id)
     assert (job.name, job.query) == ("beats.by_id.correct", "by_id")
     assert [table.dataset.name for table in job.writes] == [
         f"/lake/beats/by_id_{suffix}" for suffix in ("corrections", "changes", "current")
@@ -180,7 +176,13 @@ def test_a_server_that_is_away_holds_up_nothing_and_what_it_missed_is_counted(
     """The server takes the connection and answers nothing; the queue is full after two events."""
     asked, answered = Event(), Event()
     with http_server() as server:
-        server.answer = lambda posted: (asked.set(), answered.wait(20), 200)[2]
+
+        def answer(posted: object) -> int:
+            asked.set()
+            answered.wait(20)
+            return 200
+
+        server.answer = answer
         monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps({"type": "http", "url": server.url}))
         for name in ("TYPE", "LOG_FILE_PATH", "APPEND"):
             monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__{name}")
@@ -212,7 +214,7 @@ def test_events_of_a_run_arrive_at_a_server(lake: Lake, told_to: Path, monkeypat
         stream.begin(7)
         stream.end("COMPLETE")
         stream.close()
-        events = [dict(posted.rows) for posted in server.taken]  # type: ignore[call-overload]
+        events: list[Any] = [posted.rows for posted in server.taken]
     assert Told.of(events).kinds("beats.by_id") == ["START", "COMPLETE"]
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from platform_assets.cli.documents import Document
-from streaming.service import METRICS, Overview, samples
+from streaming.service import INSTRUMENTS, Overview, samples
 
 
 class SampleDocument(BaseModel):
@@ -32,7 +32,7 @@ class MetricsDocument(Document):
         """The document of all that is measured at an instant."""
         measurements = (sample for overview in overviews for sample in samples(overview, at))
         values = [
-            SampleDocument(name=name, labels=labels, value=float(value), meaning=METRICS[name])
+            SampleDocument(name=name, labels=labels, value=value, meaning=INSTRUMENTS[name].meaning)
             for name, labels, value in measurements
         ]
         return cls(lake=lake, at=at, metrics=values)

@@ -28,6 +28,7 @@ from streaming.service.continuous import Ending
 from streaming.service.lease import Lease, take_lease
 from streaming.service.lineage import StreamLineage
 from streaming.service.logs import RUN, begin_run, configure_logs, current_run, new_run
+from streaming.service.otlp import OtlpMetrics
 from streaming.service.process import DRAIN, STOP, origins
 from streaming.service.progress import hang
 from streaming.service.pulse import Pulse, PulseReader
@@ -84,6 +85,7 @@ class Supervisor:
         self._killed_for: LastWords | None = None
         self._failures: list[Failure] = []
         self._lineage = StreamLineage(lake, pipeline, now)
+        self._metrics = OtlpMetrics(lake, pipeline, now)
 
     @property
     def status(self) -> SupervisorStatus:
@@ -107,6 +109,7 @@ class Supervisor:
             waiting = self._control.read(REQUEST, Request)
             # What was asked of a supervisor that is gone is not asked of this one.
             self._state.change("starting", handled="" if waiting is None else waiting.id)
+            self._metrics.begin()
             try:
                 self._start(held)
                 self._go_on(held, each)
@@ -121,6 +124,7 @@ class Supervisor:
                 if not self._state.is_final:
                     self._state.change("stopped", process=None)
                 self._lineage.close()
+                self._metrics.close()
         return self.status
 
     def _go_on(self, held: Lease, each: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streaming.service.lease import Lease, has_left_record, holder_of, take_lease
     from streaming.service.lineage import JobCounts, lineage_of
     from streaming.service.lineage_jobs import corrections_of, rebuild_of
-    from streaming.service.metrics import INSTRUMENTS, StreamCollector, samples
+    from streaming.service.metrics import INSTRUMENTS, Instrument, Sample, StreamCollector, families, samples
     from streaming.service.observer import Observer
     from streaming.service.overview import Overview, look, request
     from streaming.service.progress import Measure, shown_on, skew_of

@@ -21,14 +21,14 @@ from streaming.sources import backlog_numbers
 
 @dataclass(frozen=True)
 class Instrument:
-    """A metric: its meaning, its labels beside `pipeline`, and its unit as UCUM has it (`s`, `By`), empty for a number.
+    """A metric: its meaning, the names of its labels, and its unit as UCUM has it (`s`, `By`), empty for a number.
 
     A `counter` only grows, until what it counts since begins anew; its name ends in `_total`.
     """
 
     name: str
     meaning: str
-    label: Literal["", "query", "receiver", "quantile", "alert"] = ""
+    labels: tuple[str, ...] = ("pipeline",)
     unit: Literal["", "s", "By"] = ""
 
     @property
@@ -36,11 +36,8 @@ class Instrument:
         """As the name says."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of all labels, in their order."""
-        return ("pipeline", self.label) if self.label else ("pipeline",)
 
+_OF_QUERY, _OF_RECEIVER = ("pipeline", "query"), ("pipeline", "receiver")
 
 _DECLARED = (
     Instrument("tidemark_stream_up", "1 while the stream process runs, 0 otherwise."),
@@ -67,44 +64,48 @@ _DECLARED = (
     Instrument(
         "tidemark_stream_latency_seconds",
         "From source to Delta, by quantile, over the last two minutes.",
-        "quantile",
+        ("pipeline", "quantile"),
         "s",
     ),
     Instrument("tidemark_stream_memory_bytes", "Resident memory of the stream's processes.", unit="By"),
     Instrument(
         "tidemark_stream_alert",
         "1 while the alert is raised, 0 while all is well, by the limits of the pipeline.",
-        "alert",
+        ("pipeline", "alert"),
     ),
     Instrument(
         "tidemark_query_paused",
         "1 while an operator or a delivery is paused and the others go on, 0 otherwise.",
-        "query",
+        _OF_QUERY,
     ),
-    Instrument("tidemark_query_waiting", "1 while a delivery waits for its target, 0 otherwise.", "query"),
-    Instrument("tidemark_query_behind_batches", "Batches of its logs that an operator has not followed yet.", "query"),
+    Instrument("tidemark_query_waiting", "1 while a delivery waits for its target, 0 otherwise.", _OF_QUERY),
+    Instrument(
+        "tidemark_query_behind_batches", "Batches of its logs that an operator has not followed yet.", _OF_QUERY
+    ),
     Instrument(
         "tidemark_query_watermark_lag_seconds",
         "From the watermark of its logs, as far as an operator follows, to now.",
-        "query",
+        _OF_QUERY,
         "s",
     ),
-    Instrument("tidemark_query_batch_seconds", "How long the last batch took.", "query", "s"),
-    Instrument("tidemark_query_batches_total", "Batches or steps since the process was started.", "query"),
-    Instrument("tidemark_query_rows_total", "Rows written since the process was started.", "query"),
-    Instrument("tidemark_query_rejected_rows_total", "Of these, rows that came to a log as rejected ones.", "query"),
+    Instrument("tidemark_query_batch_seconds", "How long the last batch took.", _OF_QUERY, "s"),
+    Instrument("tidemark_query_batches_total", "Batches or steps since the process was started.", _OF_QUERY),
+    Instrument("tidemark_query_rows_total", "Rows written since the process was started.", _OF_QUERY),
+    Instrument("tidemark_query_rejected_rows_total", "Of these, rows that came to a log as rejected ones.", _OF_QUERY),
     Instrument(
-        "tidemark_query_failures_total", "Rows without an answer of a lookup since the process was started.", "query"
+        "tidemark_query_failures_total", "Rows without an answer of a lookup since the process was started.", _OF_QUERY
     ),
-    Instrument("tidemark_query_state_rows", "Keys in state.", "query"),
-    Instrument("tidemark_query_state_bytes", "Memory of the state.", "query", "By"),
-    Instrument("tidemark_receiver_up", "1 while the receiver is connected to its source, 0 otherwise.", "receiver"),
-    Instrument("tidemark_receiver_rows_total", "Rows received since the receiver was started.", "receiver"),
+    Instrument("tidemark_query_state_rows", "Keys in state.", _OF_QUERY),
+    Instrument("tidemark_query_state_bytes", "Memory of the state.", _OF_QUERY, "By"),
+    Instrument("tidemark_receiver_up", "1 while the receiver is connected to its source, 0 otherwise.", _OF_RECEIVER),
+    Instrument("tidemark_receiver_rows_total", "Rows received since the receiver was started.", _OF_RECEIVER),
     Instrument(
-        "tidemark_receiver_unlanded_rows", "Rows received that are in no file of the landing folder yet.", "receiver"
+        "tidemark_receiver_unlanded_rows", "Rows received that are in no file of the landing folder yet.", _OF_RECEIVER
     ),
     Instrument(
-        "tidemark_receiver_refused_rows_total", "Rows refused as too large since the receiver was started.", "receiver"
+        "tidemark_receiver_refused_rows_total",
+        "Rows refused as too large since the receiver was started.",
+        _OF_RECEIVER,
     ),
 )
 
@@ -126,24 +127,28 @@ class StreamCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """One family per metric of `INSTRUMENTS`, with a sample for each stream that has it."""
-        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-        for overview in self._streams():
-            for name, labels, value in samples(overview, self._now()):
-                if name not in families:
-                    instrument = INSTRUMENTS[name]
-                    family = CounterMetricFamily if instrument.kind == "counter" else GaugeMetricFamily
-                    families[name] = family(name, instrument.meaning, labels=instrument.labels)
-                families[name].add_metric([*labels.values()], value)
-        return families.values()
+        now = self._now()
+        return families((sample for each in self._streams() for sample in samples(each, now)), INSTRUMENTS)
+
+
+def families(measured: Iterable[Sample], instruments: Mapping[str, Instrument]) -> Iterable[Metric]:
+    """Samples as Prometheus has them: one family for each metric."""
+    by_name: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for name, labels, value in measured:
+        if name not in by_name:
+            instrument = instruments[name]
+            family = CounterMetricFamily if instrument.kind == "counter" else GaugeMetricFamily
+            by_name[name] = family(name, instrument.meaning, labels=instrument.labels)
+        by_name[name].add_metric([*labels.values()], value)
+    return by_name.values()
 
 
 def samples(overview: Overview, now: datetime) -> Iterator[Sample]:
     """Everything that is measured of a stream, each sample with the labels of its instrument, in their order."""
     for name, label, value in _measured(overview, now):
-        instrument = INSTRUMENTS[name]
-        more = {instrument.label: label} if instrument.label else {}
         if value is not None:
-            yield name, {"pipeline": overview.pipeline.name, **more}, float(value)
+            # A metric of the whole pipeline has no second label.
+            yield name, dict(zip(INSTRUMENTS[name].labels, (overview.pipeline.name, label), strict=False)), float(value)
 
 
 def _measured(overview: Overview, now: datetime) -> Iterator[tuple[str, str, float | None]]:

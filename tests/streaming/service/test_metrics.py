@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from docs.examples import tokens
+from quality import GATE_INSTRUMENTS
 from streaming.service.alerts import ALERTS
 from streaming.service.metrics import INSTRUMENTS, StreamCollector, samples
 from streaming.service.overview import Overview
@@ -125,3 +127,12 @@ def test_a_watermark_is_no_metric_before_there_is_one() -> None:
     text = scraped(Overview(pipeline, "running", at(0), "", None, 0, (), fresh))
     assert "tidemark_stream_watermark" not in text
     assert "latency" not in text
+
+
+def test_the_page_of_metrics_lists_each_with_its_kind_labels_and_meaning() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    told = [line for line in page.splitlines() if line.startswith("| `tidemark_")]
+    assert told == [
+        f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {each.meaning} |"
+        for each in (*INSTRUMENTS.values(), *GATE_INSTRUMENTS.values())
+    ]

@@ -122,7 +122,9 @@ def test_a_query_asks_for_metrics_and_labels_that_there_are(whose: str) -> None:
 @pytest.mark.parametrize("whose", QUERIES)
 def test_totals_are_asked_for_their_growth_and_nothing_else_is(whose: str) -> None:
     grown = set(re.findall(r"(?:rate|increase)\((\w+)", QUERIES[whose]))
-    assert grown == {selector.name for selector in selectors(QUERIES[whose]) if selector.name.endswith("_total")}
+    assert grown == {
+        str(selector.name) for selector in selectors(QUERIES[whose]) if str(selector.name).endswith("_total")
+    }
 
 
 def test_what_legends_and_alerts_say_of_labels_is_a_label_that_their_query_keeps() -> None:

@@ -22,8 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from streaming.base import MissingExtra, T, interval, needs, utc_now
-from streaming.base.release import RELEASE
+from streaming.base import RELEASE, MissingExtra, T, interval, needs, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake, Settings
 from streaming.service.lineage_jobs import LineageJob, LineageTable, jobs_of

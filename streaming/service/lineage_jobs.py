@@ -41,7 +41,7 @@ class LineageTable:
 
 @dataclass(frozen=True)
 class LineageJob:
-    """What one query of a pipeline does again and again: a stream's ingest, an operator or a delivery.
+    """One query of a pipeline, whatever it does again and again: the ingest of a stream, an operator or a delivery.
 
     `query` is its name in progress and status; the first table of `writes` is the one whose rows that counts.
     `is_ingest`: it writes a log, of whose rows some are rejected.

@@ -16,8 +16,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from streaming.base import MissingExtra, needs, utc_now
-from streaming.base.release import RELEASE
+from streaming.base import RELEASE, MissingExtra, needs, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.service.metrics import INSTRUMENTS, Instrument, samples

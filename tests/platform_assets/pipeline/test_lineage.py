@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 VIEW = table_key(departures_by_origin)
 
 
-def drain(platform: dg.Definitions, instance: dg.DagsterInstance, config: object) -> None:
+def drain(platform: dg.Definitions, instance: dg.DagsterInstance, config: dict[str, Any]) -> None:
     job = platform.resolve_job_def("flights_drain")
     assert job.execute_in_process(run_config=config, instance=instance).success
 

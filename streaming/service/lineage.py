@@ -259,13 +259,14 @@ class StreamLineage:
         self._now = now
         self._control = ControlFolder(lake, pipeline)
         self._every = interval(Settings().lineage_every)
-        self._sender = _sender()
+        self._sender: LineageSender | None = None
         self._run: LineageRun | None = None
         self._process: int | None = None
         self._told_at = now()
 
     def begin(self, process: int) -> None:
         """The process of this number was started."""
+        self._sender = self._sender or _sender()
         if self._sender is not None:
             self._process, self._told_at = process, self._now()
             jobs = partial(jobs_of, self._lake, self._pipeline)

@@ -110,7 +110,7 @@ def _steps(lake: Lake, pipeline: Pipeline, operator: Operator) -> LineageJob:
         f"{pipeline.name}.{operator.name}",
         operator.name,
         operator.description or f"{operator.kind_name.capitalize()} {operator.name}.",
-        _logs(lake, operator.reads),
+        (*_logs(lake, operator.reads), *(_lake_table(uri) for uri in operator.looks_up)),
         tuple(_table_of(lake, operator, suffix, description) for suffix, description in written),
     )
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Delivery, JsonLines, Lake, Pipeline, agg
-from streaming.base import QueryFailed, SettingsError
+from streaming import Delivery, DimensionLookup, Enriched, JsonLines, Lake, Pipeline, agg
+from streaming.base import Dataset, QueryFailed, SettingsError
 from streaming.lake import Settings
 from streaming.operations.rebuild import rebuild
 from streaming.service import lineage
@@ -125,6 +125,16 @@ def test_a_correction_publishes_what_is_current_and_says_so() -> None:
         f"/lake/beats/by_id_{suffix}" for suffix in ("corrections", "changes", "current")
     ]
     assert {column for _, column in job.writes[0].origins["sum"]} == {"value"}
+
+
+def test_an_enrichment_reads_its_log_and_the_table_in_which_it_looks_up() -> None:
+    rooms = DimensionLookup("s3://bucket/rooms", {"id": "sensor"}, ("room",))
+    enriched = Enriched("with_room", beats, rooms, {"room": "string"}, key=("id",))
+    (_, job) = jobs_of(Lake("/lake"), Pipeline(beats, (enriched,)))
+    assert [table.dataset for table in job.reads] == [
+        Dataset("file", "/lake/beats/log"),
+        Dataset("s3://bucket", "rooms"),
+    ]
 
 
 def status(rows: int, rejected: int, pid: int = 7) -> ProcessStatus:

@@ -30,7 +30,7 @@ def metrics(
 ) -> None:
     """Serve every stream's state to Prometheus, and the latest value of each key as JSON, until Ctrl-C.
 
-    It may run beside the streams or without any.
+    Beside them, what the gate says of each table. It may run beside the streams or without any.
     """
     access = Access("tidemark metrics", host, token, certificate, key)
     lake = current_lake()

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -99,14 +99,16 @@ class LineageSender:
 
     def close(self, within: float = _SENT_WITHIN) -> None:
         """Send what waits, for so many seconds at most, and nothing any more."""
+        ends = True
         try:
             self._waiting.put_nowait(None)
         except Full:
+            ends = False
             self._over.set()
         self._thread.join(within)
         self._over.set()
-        if self._thread.is_alive():
-            self.lost += self._waiting.qsize()
+        # The one that is being sent is not in the queue, but the end is, where there was room for it.
+        self.lost += self._waiting.qsize() + (self._thread.is_alive() and not ends)
         if self.lost:
             _log.warning("lineage: %s events were not sent", f"{self.lost:,}")
 
@@ -124,7 +126,8 @@ class LineageSender:
             except Exception as error:
                 self._lose(f"{type(error).__name__}: {error}")
         if client is not None:
-            client.close(_SENT_WITHIN)
+            with suppress(Exception):
+                client.close(_SENT_WITHIN)
 
     def _lose(self, why: str) -> None:
         with self._losing:

@@ -43,8 +43,7 @@ class OtlpMetrics:
 
     def __init__(self, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) -> None:
         self._pipeline = pipeline
-        self._look = partial(look, lake, pipeline)
-        self._now = now
+        self._measured = _Measured(partial(look, lake, pipeline), now)
         self._provider: Any = None
 
     def begin(self) -> None:
@@ -52,14 +51,15 @@ class OtlpMetrics:
         if not _is_configured():
             return
         try:
-            self._provider = _provider(self._pipeline, _Measured(self._look, self._now))
+            self._provider = _provider(self._pipeline, self._measured)
         # Whatever the SDK has against a variable: metrics must not end what they tell of.
         except Exception as error:
             _log.warning("no metrics are sent by OTLP: %s: %s", type(error).__name__, error)
 
     def close(self) -> None:
-        """Send once more, within a few seconds, and nothing any more."""
+        """Send once more what is measured now, within a few seconds, and nothing any more."""
         if self._provider is not None:
+            self._measured.look_again()
             self._provider.shutdown(timeout_millis=_SENT_WITHIN * 1_000)
             self._provider = None
 
@@ -89,6 +89,11 @@ class _Measured:
                     self._samples.setdefault(metric, []).append((labels, told))
                 self._looked_at = monotonic()
             return self._samples.get(name, [])
+
+    def look_again(self) -> None:
+        """The next sample is of a look of its own, however short ago the last one was."""
+        with self._one_at_a_time:
+            self._looked_at = -_OF_ONE_EXPORT
 
     def _grown(self, name: str, labels: Mapping[str, str], value: float) -> float:
         key = (name, *labels.values())

@@ -96,6 +96,22 @@ def test_a_total_goes_on_where_a_new_process_counts_from_nothing(lake: Lake, col
     assert values == sorted(values)
 
 
+def test_the_last_export_is_of_the_state_at_the_end(
+    lake: Lake, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "60000")
+    up = ("tidemark_stream_up", frozenset({("pipeline", "beats")}))
+    sending = OtlpMetrics(lake, pipeline)
+    with take_lease(lake, pipeline, "stream"):
+        write(lake)
+        sending.begin()
+        sending._provider.force_flush()
+        assert collector.values()[up] == 1
+        ControlFolder(lake, pipeline).remove(SUPERVISOR)
+        sending.close()
+    assert collector.values()[up] == 0
+
+
 def test_the_environment_says_how_the_service_is_called(
     lake: Lake, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

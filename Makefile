@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
 AUDIT := .tidemark/audit
 LOCK := deploy/image/requirements.lock
-IN_IMAGE := kafka postgres s3 avro protobuf plots
+IN_IMAGE := kafka postgres s3 avro protobuf plots lineage otel
 # A file's tests share a worker, and so the fixtures of their module; tests/conftest.py puts them in order. A worker that
 # dies is not replaced: its successor would be given the test that killed it, again and again.
 PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder

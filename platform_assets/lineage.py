@@ -11,7 +11,7 @@ import dagster as dg
 from platform_assets import keys
 from quality import Pin
 from streaming import Lake, Pipeline, Stream
-from streaming.declare import CURRENT, ColumnSpec, Operator, log_columns
+from streaming.declare import CURRENT, Operator, log_columns
 
 Origin = tuple[dg.AssetKey, str]
 """A column of an asset."""
@@ -35,10 +35,21 @@ def origins_in_words(origins: Iterable[Origin]) -> str:
     return " ".join(f"From {asset}: {', '.join(names)}." for asset, names in columns.items())
 
 
-def lineage_from_logs(pipeline: Pipeline, columns: Iterable[ColumnSpec]) -> Lineage:
-    """Where the columns of an operator's table come from: columns of the logs that it reads."""
-    logs = {stream.name: keys.log_key(stream) for stream in pipeline.streams}
-    return {spec.name: [(logs[stream], column) for stream, column in spec.of] for spec in columns}
+def lineage_of_table(operator: Operator, suffix: str = "") -> Lineage:
+    """Where the columns of an operator's table come from: columns of the logs that it reads.
+
+    What is current and put together from several tables comes from these. A suffix may also be that of late rows or of
+    failures, which are reads of the logs.
+    """
+    if suffix == CURRENT and operator.overlaid:
+        return lineage_of_current(operator)
+    logs = {stream.name: keys.log_key(stream) for stream in operator.reads}
+    return {spec.name: [(logs[stream], column) for stream, column in spec.of] for spec in operator.columns_of(suffix)}
+
+
+def lineage_of_rejected(stream: Stream) -> Lineage:
+    """Where the columns of rejected rows come from: the log, of which they are a read."""
+    return {spec.name: [(keys.log_key(stream), spec.name)] for spec in log_columns(stream)}
 
 
 def lineage_from_source(stream: Stream) -> Lineage:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.metrics_document import MetricsDocument
+from quality import GateCollector
 from streaming.base import LOOPBACK, Access, SupervisorError, utc_now
 from streaming.declare import declared_pipelines
 from streaming.service import LatestValues, Overview, StreamCollector, look, serve
@@ -29,7 +30,7 @@ def metrics(
 ) -> None:
     """Serve every stream's state to Prometheus, and the latest value of each key as JSON, until Ctrl-C.
 
-    It may run beside the streams or without any.
+    Beside them, what the gate says of each table. It may run beside the streams or without any.
     """
     access = Access("tidemark metrics", host, token, certificate, key)
     lake = current_lake()
@@ -37,11 +38,13 @@ def metrics(
     def look_at_all() -> list[Overview]:
         return [look(lake, pipeline) for pipeline in declared_pipelines().values()]
 
+    gate = GateCollector(lake, utc_now)
     if as_json:
-        MetricsDocument.of(lake.root, utc_now(), look_at_all()).print()
+        MetricsDocument.of(lake.root, utc_now(), look_at_all(), gate.samples()).print()
         return
     registry = CollectorRegistry()
     registry.register(StreamCollector(look_at_all, utc_now))
+    registry.register(gate)
     try:
         server = serve(port, registry, LatestValues(lake, declared_pipelines, utc_now), access)
     except OSError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from pydantic import BaseModel
 
 from platform_assets.cli.documents import Document
-from streaming.service import METRICS, Overview, samples
+from quality import GATE_INSTRUMENTS
+from streaming.service import INSTRUMENTS, Overview, Sample, samples
 
 
 class SampleDocument(BaseModel):
@@ -28,11 +29,14 @@ class MetricsDocument(Document):
     metrics: list[SampleDocument]
 
     @classmethod
-    def of(cls, lake: str, at: datetime, overviews: Sequence[Overview]) -> MetricsDocument:
-        """The document of all that is measured at an instant."""
-        measurements = (sample for overview in overviews for sample in samples(overview, at))
+    def of(
+        cls, lake: str, at: datetime, overviews: Sequence[Overview], of_gate: Iterable[Sample] = ()
+    ) -> MetricsDocument:
+        """The document of all that is measured of streams and of the gate at an instant."""
+        measurements = (*(sample for overview in overviews for sample in samples(overview, at)), *of_gate)
+        meanings = {name: each.meaning for name, each in {**INSTRUMENTS, **GATE_INSTRUMENTS}.items()}
         values = [
-            SampleDocument(name=name, labels=labels, value=float(value), meaning=METRICS[name])
+            SampleDocument(name=name, labels=labels, value=value, meaning=meanings[name])
             for name, labels, value in measurements
         ]
         return cls(lake=lake, at=at, metrics=values)

@@ -35,7 +35,7 @@ from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
-from streaming.service import drain_unpaused, shown_on
+from streaming.service import JobCounts, corrections_of, drain_unpaused, lineage_of, shown_on
 from streaming.sources import SourceBacklog
 
 _A_ROW = 200
@@ -132,12 +132,16 @@ def correct(
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
                 bar.console.print(f"{name} {done}: {counted(rows, of)} corrected", highlight=False)
 
-            try:
-                if not runtime.correct(spark, days, utc_now, show_progress):
-                    bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
-            except CorrectionsFailed as error:
-                failed.append(error)
-            publish(spark, lake, operator)
+            with lineage_of(pipeline, partial(corrections_of, lake, pipeline, operator)) as told:
+                try:
+                    corrected = runtime.correct(spark, days, utc_now, show_progress)
+                    told[operator.name] = JobCounts(sum(corrected.values()))
+                    if not corrected:
+                        bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
+                except CorrectionsFailed as error:
+                    told[operator.name] = JobCounts(sum(error.corrected.values()), error=str(error))
+                    failed.append(error)
+                publish(spark, lake, operator)
         note_together(lake, pipeline)
         followed = deliver_current(spark, lake, pipeline)
     _say_delivered(pipeline, followed)

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from platform_assets.events.backlog import backlog_metadata
-from platform_assets.events.metadata import counted
+from platform_assets.events.metadata import counted, place_metadata
+from platform_assets.lineage import lineage_metadata, lineage_of_rejected, lineage_of_table
 from platform_assets.partitions import add_days
 from streaming import Lake, Stream
-from streaming.declare import FAILED, Operator
+from streaming.declare import FAILED, LATE, Operator
 from streaming.log import Batch, read_batches, read_log, rejected
 from streaming.operators import LateCount, runtime_of, settled_at
 from streaming.tables import days_of, delta
@@ -29,7 +30,8 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
         reasons = {row[0]: row[1] for row in rules.orderBy(F.desc("count")).collect()}
     return {
         **numbers,
-        "dagster/uri": dg.MetadataValue.path(lake.log(stream)),
+        **place_metadata(lake.log(stream)),
+        **lineage_metadata(lineage_of_rejected(stream)),
         "reasons": counted("rule", reasons),
     }
 
@@ -53,7 +55,8 @@ def count_failed(spark: SparkSession, lake: Lake, operator: Operator) -> dict[st
         errors = {row["error"]: row["count"] for row in told.collect()}
     return {
         "dagster/row_count": sum(errors.values()),
-        "dagster/uri": dg.MetadataValue.path(lake.log(operator.reads[0])),
+        **place_metadata(lake.log(operator.reads[0])),
+        **lineage_metadata(lineage_of_table(operator, FAILED)),
         "errors": counted("error", errors),
     }
 
@@ -75,7 +78,8 @@ def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, op
     through = None if newest is None else max(newest.values())
     return {
         "dagster/row_count": sum(counts.values()),
-        "dagster/uri": dg.MetadataValue.path(lake.log(operator.reads[0])),
+        **place_metadata(lake.log(operator.reads[0])),
+        **lineage_metadata(lineage_of_table(operator, LATE)),
         operator.late_name.replace(" ", "_"): counted(
             by, {f"{day.isoformat()} {of}".strip(): count for (day, of), count in counts.items()}
         ),

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from platform_assets.events.metadata import table_metadata
 from platform_assets.keys import current_keys
+from platform_assets.lineage import lineage_of_table
 from streaming import Lake
 from streaming.declare import CURRENT, Operator
 from streaming.tables import delta
@@ -28,4 +29,7 @@ def current_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
         return {}
     reasons = delta.contents(table, columns=["_reason"])["_reason"]
     corrected = pc.sum(pc.not_equal(reasons, "first")).as_py() or 0
-    return {**table_metadata(lake.table(operator, CURRENT)), "corrected_rows": corrected}
+    return {
+        **table_metadata(lake.table(operator, CURRENT), lineage_of_table(operator, CURRENT)),
+        "corrected_rows": corrected,
+    }

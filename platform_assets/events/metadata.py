@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 from deltalake.schema import ArrayType, MapType, StructType
 
+from platform_assets.lineage import Lineage, lineage_metadata
 from streaming import Lake, Stream
 from streaming.declare import Operator
 from streaming.log import head
@@ -20,24 +22,36 @@ from streaming.tables import delta
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
-def table_metadata(uri: str) -> dict[str, Any]:
-    """Path, Delta version, row count and column schema of the table's newest version; only the path without one."""
+def place_metadata(uri: str) -> dict[str, Any]:
+    """The place of a table, as Dagster keeps it, and as a URI under the name that dagster-openlineage reads."""
+    return {
+        "dagster/uri": dg.MetadataValue.path(uri),
+        "uri": dg.MetadataValue.path(Path(uri).as_uri() if uri.startswith("/") else uri),
+    }
+
+
+def table_metadata(uri: str, lineage: Lineage | None = None) -> dict[str, Any]:
+    """Place, Delta version, row count and column schema of the table's newest version; only the place without one.
+
+    With the `lineage` of its columns, which catalogs read from events: an asset's definition stays in Dagster.
+    """
     table = delta.open_table(uri)
     if table is None:
-        return {"dagster/uri": dg.MetadataValue.path(uri)}
+        return place_metadata(uri)
     counts = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
     columns = [dg.TableColumn(field.name, _type_name(field.type)) for field in table.schema().fields]
     return {
-        "dagster/uri": dg.MetadataValue.path(uri),
+        **place_metadata(uri),
+        **lineage_metadata(lineage or {}),
         "dagster/row_count": sum(counts),
         "dagster/column_schema": dg.TableSchema(columns=columns),
         "delta_version": table.version(),
     }
 
 
-def partitioned_metadata(uri: str) -> dict[str, Any]:
+def partitioned_metadata(uri: str, lineage: Lineage | None = None) -> dict[str, Any]:
     """The metadata for an event of one partition, with the partition's row count: the table's is `rows_of_table`."""
-    metadata = table_metadata(uri)
+    metadata = table_metadata(uri, lineage)
     if (rows := metadata.pop("dagster/row_count", None)) is not None:
         metadata["rows_of_table"] = rows
     return metadata

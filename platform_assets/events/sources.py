@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import dagster as dg
-
+from platform_assets.events.metadata import place_metadata
 from streaming import Lake, Stream
 from streaming.log import QUERY, head
 from streaming.sources import Memory, SourceBacklog, backlog_numbers
@@ -24,7 +23,7 @@ def count_waiting(lake: Lake, stream: Stream) -> SourceBacklog:
 
 def source_metadata(lake: Lake, stream: Stream, backlog: SourceBacklog) -> dict[str, Any]:
     """Where the source is, and what waits there as numbers, under the names that metrics have."""
-    metadata = {"dagster/uri": dg.MetadataValue.path(stream.source.location(lake)), **backlog_numbers([backlog])}
+    metadata = {**place_metadata(stream.source.location(lake)), **backlog_numbers([backlog])}
     return metadata | ({"warning": backlog.warning} if backlog.warning else {})
 
 

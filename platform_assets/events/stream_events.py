@@ -12,6 +12,7 @@ from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
 from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata
+from platform_assets.lineage import lineage_from_source, lineage_of_table
 from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
 from streaming.declare import CURRENT, Operator, TableSpec
@@ -64,7 +65,8 @@ class StreamEvents:
         for stream in pipeline.streams:
             metadata = {**state, **_log_metadata(overview, stream)}
             self._observed(keys.source_key(stream), {**state, **_waiting_metadata(overview)})
-            self._materialized(keys.log_key(stream), table_metadata(self._lake.log(stream)) | metadata)
+            of_log = table_metadata(self._lake.log(stream), lineage_from_source(stream))
+            self._materialized(keys.log_key(stream), of_log | metadata)
             self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
         for operator in pipeline.operators:
             for table in operator.streamed:
@@ -80,9 +82,13 @@ class StreamEvents:
         metadata = {**state, **filter_metadata(self._lake, operator, table.suffix)}
         if not table.suffix:
             metadata |= _operator_metadata(overview, operator, now) | position_metadata(self._lake, operator)
-        tables = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
+        told = {keys.table_key(operator, table.suffix): table.suffix}
         if operator.overlaid and not table.suffix:
-            tables |= {key: table_metadata(self._lake.table(operator, CURRENT)) for key in keys.current_keys(operator)}
+            told |= dict.fromkeys(keys.current_keys(operator), CURRENT)
+        tables = {
+            key: table_metadata(self._lake.table(operator, suffix), lineage_of_table(operator, suffix))
+            for key, suffix in told.items()
+        }
         for key, of_table in tables.items():
             if table.suffix or _fresh(overview, operator, now):
                 self._materialized(key, of_table | metadata)

@@ -22,17 +22,19 @@ from platform_assets.events.delivered import delivery_metadata, report_delivery
 from platform_assets.events.metadata import (
     filter_metadata,
     partitioned_metadata,
+    place_metadata,
     position_metadata,
     table_metadata,
     watermark_metadata,
 )
 from platform_assets.events.sources import count_waiting, source_metadata
+from platform_assets.lineage import lineage_from_source, lineage_metadata, lineage_of_rejected, lineage_of_table
 from platform_assets.partitions import add_days, days_of
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.report import Report
 from streaming import Lake, Pipeline, Stream
 from streaming.base import DAY, utc_now
-from streaming.declare import CORRECTIONS, CURRENT, Operator
+from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Operator
 from streaming.deliveries import DeliveryRuntime
 from streaming.log import Batch, batches_after, read_batches
 from streaming.operators import Corrected, runtime_of
@@ -98,13 +100,16 @@ class _Commits:
             if since < newest <= since + _BATCHES:
                 new = batches_after(self._lake, stream, since)
                 batches |= {"first_batch": since + 1, "new_rows": sum(batch.rows_left for batch in new)}
-            self._materialized(key, table_metadata(uri) | batches)
+            self._materialized(key, table_metadata(uri, lineage_from_source(stream)) | batches)
             waits = source_metadata(self._lake, stream, count_waiting(self._lake, stream))
             observation = dg.AssetObservation(keys.source_key(stream), metadata={**waits, **_FROM_COMMITS})
             self._instance.report_runless_asset_event(observation)
         if self._is_behind(keys.rejected_key(stream), [stream]):
             numbers = rejected_numbers(self._batches_of(stream))
-            self._materialized(keys.rejected_key(stream), {_PLACE: dg.MetadataValue.path(uri), **numbers})
+            self._materialized(
+                keys.rejected_key(stream),
+                {**place_metadata(uri), **lineage_metadata(lineage_of_rejected(stream)), **numbers},
+            )
 
     def tables_of(self, operator: Operator) -> None:
         """The tables of an operator, the days of its corrections, and its reads of logs."""
@@ -114,7 +119,8 @@ class _Commits:
             key, uri = keys.table_key(operator, table.suffix), self._lake.table(operator, table.suffix)
             if self._untold(key, uri) is None:
                 continue
-            metadata = {**table_metadata(uri), **filter_metadata(self._lake, operator, table.suffix), **reached}
+            of_table = table_metadata(uri, lineage_of_table(operator, table.suffix))
+            metadata = {**of_table, **filter_metadata(self._lake, operator, table.suffix), **reached}
             if not table.suffix:
                 metadata |= position_metadata(self._lake, operator)
             self._materialized(key, metadata)
@@ -124,18 +130,26 @@ class _Commits:
         if operator.overlaid and delta.exists(self._lake.table(operator)):
             (current,) = keys.current_keys(operator)
             if changed or not self.last(current):
-                self._materialized(current, table_metadata(self._lake.table(operator, CURRENT)) | reached)
+                lineage = lineage_of_table(operator, CURRENT)
+                self._materialized(current, table_metadata(self._lake.table(operator, CURRENT), lineage) | reached)
         if operator.tells_late and self._is_behind(keys.late_key(operator), operator.reads):
             late = sum(
                 (batch.late or {}).get(operator.name, 0) - batch.gone_late(operator.name)
                 for stream in operator.reads
                 for batch in self._batches_of(stream)
             )
-            counted = {"dagster/row_count": late, **backlog_as_counted(self._instance, operator)}
+            counted = {
+                "dagster/row_count": late,
+                **place_metadata(self._lake.log(operator.reads[0])),
+                **lineage_metadata(lineage_of_table(operator, LATE)),
+                **backlog_as_counted(self._instance, operator),
+            }
             self._materialized(keys.late_key(operator), counted)
         if operator.tells_failed and self._is_behind(keys.failed_key(operator), operator.reads):
-            place = dg.MetadataValue.path(self._lake.log(operator.reads[0]))
-            self._materialized(keys.failed_key(operator), {_PLACE: place})
+            place = place_metadata(self._lake.log(operator.reads[0]))
+            self._materialized(
+                keys.failed_key(operator), {**place, **lineage_metadata(lineage_of_table(operator, FAILED))}
+            )
 
     def sections(self, report: Report) -> None:
         """The sections of a report, of the versions that are published."""
@@ -170,7 +184,7 @@ class _Commits:
         add_days(self._instance, operator, changed)
         for day, done in changed.items():
             counts = {"dagster/partition_row_count": rows.get(day, 0), **_batches(done.through)}
-            metadata = {**partitioned_metadata(uri), **counts}
+            metadata = {**partitioned_metadata(uri, lineage_of_table(operator, CORRECTIONS)), **counts}
             self._materialized(key, metadata, day.isoformat())
         return bool(changed)
 

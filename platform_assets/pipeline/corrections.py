@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -13,7 +14,7 @@ from platform_assets.events.backlog import settled_now
 from platform_assets.events.counts import count_late
 from platform_assets.events.current import report_current
 from platform_assets.events.metadata import partitioned_metadata
-from platform_assets.lineage import lineage_from_logs
+from platform_assets.lineage import lineage_of_table
 from platform_assets.partitions import add_days, days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
@@ -23,6 +24,7 @@ from streaming.changes import note_together, publish
 from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
 from streaming.operators import runtime_of
+from streaming.service import JobCounts, corrections_of, lineage_of
 
 Evaluate = Callable[[SparkSession, Lake, str], Iterable[dg.AssetCheckEvaluation]]
 
@@ -49,7 +51,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
         {"spark", "delta"},
         [*map(keys.log_key, operator.reads), *late],
         columns,
-        lineage_from_logs(pipeline, columns),
+        lineage_of_table(operator, CORRECTIONS),
         partitions_def=days_of(operator),
     )
 
@@ -68,7 +70,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
             raise dg.Failure(str(failed), allow_retries=False)
         for day, metadata in done.items():
             context.add_asset_metadata(metadata, partition_key=day.isoformat())
-        return dg.MaterializeResult(metadata=partitioned_metadata(lake.lake.corrections(operator)))
+        return dg.MaterializeResult(metadata=_table_metadata(where, operator))
 
     return run
 
@@ -128,11 +130,13 @@ def _correct(
 
     failed: CorrectionsFailed | None = None
     corrected: Mapping[date, int]
-    try:
-        corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
-    except CorrectionsFailed as error:
-        failed, corrected = error, error.corrected
-    publish(spark.spark_session, lake, operator)
+    with lineage_of(pipeline, partial(corrections_of, lake, pipeline, operator)) as counts:
+        try:
+            corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
+        except CorrectionsFailed as error:
+            failed, corrected = error, error.corrected
+        counts[operator.name] = JobCounts(sum(corrected.values()), error=None if failed is None else str(failed))
+        publish(spark.spark_session, lake, operator)
     note_together(lake, pipeline)
     through = {stream.name: head(lake, stream) for stream in operator.reads}
     named = {
@@ -147,9 +151,13 @@ def _correct(
     return told, failed
 
 
+def _table_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
+    return partitioned_metadata(lake.corrections(operator), lineage_of_table(operator, CORRECTIONS))
+
+
 def _materialize(context: Any, lake: Lake, operator: Operator, corrected: Mapping[date, dict[str, Any]]) -> None:
     """Mark exactly these days as corrected."""
-    table = partitioned_metadata(lake.corrections(operator))
+    table = _table_metadata(lake, operator)
     for day, metadata in corrected.items():
         context.log_event(
             dg.AssetMaterialization(

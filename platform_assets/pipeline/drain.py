@@ -14,7 +14,7 @@ from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata, watermark_metadata
 from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
-from platform_assets.lineage import lineage_from_logs, lineage_from_source, lineage_of_current
+from platform_assets.lineage import lineage_from_source, lineage_of_current, lineage_of_rejected, lineage_of_table
 from platform_assets.pipeline.checks import report_not_due
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
@@ -66,7 +66,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             yield dg.MaterializeResult(
                 asset_key=keys.log_key(stream),
                 metadata={
-                    **table_metadata(where.log(stream)),
+                    **table_metadata(where.log(stream), lineage_from_source(stream)),
                     **watermark_metadata(where, stream),
                     "new_rows": new.get(ingest_query(pipeline, stream), 0),
                 },
@@ -79,7 +79,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 yield dg.MaterializeResult(
                     asset_key=keys.table_key(operator, table.suffix),
                     metadata={
-                        **table_metadata(where.table(operator, table.suffix)),
+                        **table_metadata(where.table(operator, table.suffix), lineage_of_table(operator, table.suffix)),
                         **filter_metadata(where, operator, table.suffix),
                         **({} if table.suffix else position_metadata(where, operator)),
                         **({} if table.suffix else {"new_windows": new.get(operator.name, 0)}),
@@ -131,7 +131,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
             {"spark"},
             [log],
             columns,
-            {spec.name: [(log, spec.name)] for spec in columns},
+            lineage_of_rejected(stream),
         )
     for operator in pipeline.operators:
         logs = [keys.log_key(stream) for stream in operator.reads]
@@ -146,7 +146,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 {"spark", "delta"},
                 logs,
                 columns,
-                lineage_from_logs(pipeline, columns),
+                lineage_of_table(operator, table.suffix),
                 freshness_policy=_FRESH if is_watched else None,
             )
     for operator in pipeline.operators:
@@ -165,7 +165,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 {"spark"},
                 [keys.log_key(stream) for stream in operator.reads],
                 columns,
-                lineage_from_logs(pipeline, columns),
+                lineage_of_table(operator, suffix),
             )
 
 

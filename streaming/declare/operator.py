@@ -113,6 +113,11 @@ class Operator(ABC):
         return tuple(stream for stream in self.reads if stream not in self.pins)
 
     @property
+    def looks_up(self) -> tuple[str, ...]:
+        """The addresses of Delta tables in which it finds answers, besides its logs, as far as that is declared."""
+        return ()
+
+    @property
     @abstractmethod
     def tables(self) -> tuple[TableSpec, ...]:
         """The tables that it writes as it is declared, its own first."""

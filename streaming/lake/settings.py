@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,7 +20,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from streaming.base import SettingsError
+from streaming.base import BadInterval, SettingsError, interval
 from streaming.lake.lake import Lake
 
 _DEMO = "platform_assets.demo"
@@ -115,6 +116,9 @@ class Settings(BaseSettings):
     alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")
     log_level: LogLevel = Field(default="INFO", description="From which level on a stream's log has lines.")
     log_format: LogFormat = Field(default="text", description="Lines of text, or a JSON object on each line.")
+    lineage_every: str = Field(
+        default="5 minutes", description="How often a running stream tells OpenLineage that it runs, and of what rows."
+    )
     ingest: IngestMode = Field(
         default="fast",
         description="Rows enter the log by tasks where these are certain (fast), by Spark alone (careful), or both "
@@ -149,6 +153,24 @@ class Settings(BaseSettings):
     @classmethod
     def _known_mode(cls, value: str) -> str:
         return _one_of("TIDEMARK_INGEST", value, get_args(IngestMode))
+
+    @field_validator("lineage_every")
+    @classmethod
+    def _is_interval(cls, value: str) -> str:
+        try:
+            long_enough = interval(value) > timedelta()
+        except BadInterval as error:
+            raise SettingsError(
+                f"TIDEMARK_LINEAGE_EVERY: {error}", field="TIDEMARK_LINEAGE_EVERY", value=value
+            ) from error
+        if not long_enough:
+            raise SettingsError(
+                f"TIDEMARK_LINEAGE_EVERY={value!r} is no time at all",
+                "set it to a length such as '5 minutes', or unset it.",
+                field="TIDEMARK_LINEAGE_EVERY",
+                value=value,
+            )
+        return value
 
     @property
     def lake(self) -> Lake:

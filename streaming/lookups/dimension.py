@@ -77,6 +77,11 @@ class DimensionLookup:
         if table is not None:
             _check_keys(self, asked, pa.schema(table.schema().to_arrow()))
 
+    @property
+    def delta_tables(self) -> tuple[str, ...]:
+        """The one table, which is what an operator looks up by it."""
+        return (self.uri,)
+
     async def __call__(self, row: Any, request: LookupRequest) -> Values | None:
         """The answer for a row."""
         held: _NewestVersion = request.opened

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from threading import Event
 
 from pyspark.sql import SparkSession
@@ -29,7 +30,17 @@ from streaming.operators import (
     runtime_of,
     switch,
 )
-from streaming.service import Lease, Observer, Run, explained, holder_of, take_lease
+from streaming.service import (
+    JobCounts,
+    Lease,
+    Observer,
+    Run,
+    explained,
+    holder_of,
+    lineage_of,
+    rebuild_of,
+    take_lease,
+)
 from streaming.tables import delta
 
 _LOOK_EVERY = 0.5
@@ -97,7 +108,8 @@ def rebuild(
     listener = listener or RebuildListener()
     beside = next_of(operator) if name is None else _renamed(lake, pipeline, operator, name)
     corrected: dict[date, int] = {}
-    with built_beside(lake, beside):
+    of = operator if name is None else beside
+    with built_beside(lake, beside), lineage_of(pipeline, partial(rebuild_of, lake, pipeline, of), now) as told:
         if name is not None or not _is_ready(lake, operator):
             for stream in operator.reads:
                 if stream in operator.pins and head(lake, stream) is None:
@@ -118,10 +130,11 @@ def rebuild(
         if name is None:
             make_ready(lake, operator)
             put_in_place(spark, lake, pipeline, operator, now, listener)
-    uri = lake.table(operator if name is None else beside)
-    built = delta.open_table(uri)
-    assert built is not None
-    return Rebuilt(uri, built.count(), corrected)
+        built = delta.open_table(lake.table(of))
+        assert built is not None
+        rows = built.count()
+        told[of.name] = JobCounts(rows)
+    return Rebuilt(lake.table(of), rows, corrected)
 
 
 def rebuild_held(spark: SparkSession, lake: Lake, operator: Operator, now: Callable[[], datetime]) -> None:

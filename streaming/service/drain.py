@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,8 @@ from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
 from streaming.operators import Written
 from streaming.service.lease import take_lease
+from streaming.service.lineage import JobCounts, lineage_of
+from streaming.service.lineage_jobs import jobs_of
 from streaming.service.observer import Observer
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries, ingested_stream
@@ -122,9 +124,14 @@ def drain_unpaused(
             name = f"{pipeline.name}.{query}"
             totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)
             listener.update(totals[query])
+            told[query] = JobCounts(totals[query].rows, totals[query].rejected or 0)
 
     watched = watch or Watch(now)
-    with take_lease(lake, pipeline), closing(Run(spark, lake, pipeline, Counting(now))) as run:
+    with (
+        take_lease(lake, pipeline),
+        lineage_of(pipeline, lambda: jobs_of(lake, pipeline), now) as told,
+        closing(Run(spark, lake, pipeline, Counting(now))) as run,
+    ):
         run.check_operators()
         for streams in ingest_order(pipeline):
             queries = run.start_ingest(streams, availableNow=True)
@@ -148,6 +155,8 @@ def drain_unpaused(
             ) from stopped
         paused: dict[str, StreamingError] = {**run.deliveries.paused}
         held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryPaused)}
+        for name, why in {**run.paused, **paused}.items():
+            told[name] = replace(told.get(name, JobCounts()), error=str(why))
     waiting = {name: outage.why for name, outage in run.deliveries.waiting.items()}
     paused = {**run.unpublished, **run.paused, **{name: why for name, why in paused.items() if name not in held}}
     return Drained(totals, run.heads, unknown, waiting, held, paused)

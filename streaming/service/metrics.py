@@ -1,47 +1,121 @@
-"""Streams as Prometheus metrics: names are stable, and a pipeline that does not run says so instead of vanishing."""
+"""Streams as metrics: names are stable, and a pipeline that does not run says so instead of vanishing.
+
+Each metric is declared once, in `INSTRUMENTS`; Prometheus, OTLP, the boards and `tidemark metrics --json` go by that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from streaming.service.alerts import evaluate
 from streaming.service.overview import Overview
+from streaming.service.query_errors import ingest_query
 from streaming.sources import backlog_numbers
 
-METRICS = {
-    "tidemark_stream_up": "1 while the stream process runs, 0 otherwise.",
-    "tidemark_stream_restarts": "Restarts after a failure since the supervisor was started.",
-    "tidemark_stream_input_rows_per_second": "Rows taken in, over the last two minutes.",
-    "tidemark_stream_processing_rows_per_second": "Rows per second in which a batch ran, over the last two minutes.",
-    "tidemark_stream_rejected_rows": "Rows rejected since the process was started.",
-    "tidemark_stream_late_pairs": "Late pairs of row and window since the process was started.",
-    "tidemark_stream_watermark_seconds": "The watermark, in seconds since the epoch.",
-    "tidemark_stream_watermark_lag_seconds": "From the watermark to now.",
-    "tidemark_stream_watermark_skew_seconds": "How far apart the watermarks of streams are that are joined, at most.",
-    "tidemark_stream_backlog_files": "Files that wait in the source, where it holds files.",
-    "tidemark_stream_backlog_rows": "Rows that wait in the source, where it counts them.",
-    "tidemark_stream_backlog_bytes": "Bytes that wait in the source.",
-    "tidemark_stream_catch_up_seconds": "Until nothing waits in the source, as long as that shrinks.",
-    "tidemark_stream_latency_seconds": "From source to Delta, by quantile, over the last two minutes.",
-    "tidemark_stream_memory_bytes": "Resident memory of the stream's processes.",
-    "tidemark_query_paused": "1 while an operator or a delivery is paused and the others go on, 0 otherwise.",
-    "tidemark_query_behind_batches": "Batches of its logs that an operator has not followed yet.",
-    "tidemark_query_watermark_lag_seconds": "From the watermark of its logs, as far as an operator follows, to now.",
-    "tidemark_query_batch_seconds": "How long the last batch took.",
-    "tidemark_query_rows": "Rows written since the process was started.",
-    "tidemark_query_state_rows": "Keys in state.",
-    "tidemark_query_state_bytes": "Memory of the state.",
-    "tidemark_receiver_up": "1 while the receiver is connected to its source, 0 otherwise.",
-    "tidemark_receiver_rows": "Rows received since the receiver was started.",
-    "tidemark_receiver_unlanded_rows": "Rows received that are in no file of the landing folder yet.",
-    "tidemark_receiver_refused_rows": "Rows refused as too large since the receiver was started.",
-}
-"""Every metric and its meaning. Labels: `pipeline`, and `query`, `receiver` or `quantile` where the name says so."""
+
+@dataclass(frozen=True)
+class Instrument:
+    """A metric: its meaning, the names of its labels, and its unit as UCUM has it (`s`, `By`), empty for a number.
+
+    A `counter` only grows, until what it counts since begins anew; its name ends in `_total`.
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ("pipeline",)
+    unit: Literal["", "s", "By"] = ""
+
+    @property
+    def kind(self) -> Literal["counter", "gauge"]:
+        """As the name says."""
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+_OF_QUERY, _OF_RECEIVER = ("pipeline", "query"), ("pipeline", "receiver")
+
+_DECLARED = (
+    Instrument("tidemark_stream_up", "1 while the stream process runs, 0 otherwise."),
+    Instrument("tidemark_stream_restarts_total", "Restarts after a failure since the supervisor was started."),
+    Instrument("tidemark_stream_input_rows_per_second", "Rows taken in, over the last two minutes."),
+    Instrument(
+        "tidemark_stream_processing_rows_per_second", "Rows per second in which a batch ran, over the last two minutes."
+    ),
+    Instrument("tidemark_stream_rejected_rows_total", "Rows rejected since the process was started."),
+    Instrument("tidemark_stream_late_pairs_total", "Late pairs of row and window since the process was started."),
+    Instrument("tidemark_stream_watermark_seconds", "The watermark, in seconds since the epoch.", unit="s"),
+    Instrument("tidemark_stream_watermark_lag_seconds", "From the watermark to now.", unit="s"),
+    Instrument(
+        "tidemark_stream_watermark_skew_seconds",
+        "How far apart the watermarks of streams are that are joined, at most.",
+        unit="s",
+    ),
+    Instrument("tidemark_stream_backlog_files", "Files that wait in the source, where it holds files."),
+    Instrument("tidemark_stream_backlog_rows", "Rows that wait in the source, where it counts them."),
+    Instrument("tidemark_stream_backlog_bytes", "Bytes that wait in the source.", unit="By"),
+    Instrument(
+        "tidemark_stream_catch_up_seconds", "Until nothing waits in the source, as long as that shrinks.", unit="s"
+    ),
+    Instrument(
+        "tidemark_stream_latency_seconds",
+        "From source to Delta, by quantile, over the last two minutes.",
+        ("pipeline", "quantile"),
+        "s",
+    ),
+    Instrument("tidemark_stream_memory_bytes", "Resident memory of the stream's processes.", unit="By"),
+    Instrument(
+        "tidemark_stream_alert",
+        "1 while the alert is raised, 0 while all is well, by the limits of the pipeline.",
+        ("pipeline", "alert"),
+    ),
+    Instrument(
+        "tidemark_query_paused",
+        "1 while an operator or a delivery is paused and the others go on, 0 otherwise.",
+        _OF_QUERY,
+    ),
+    Instrument("tidemark_query_waiting", "1 while a delivery waits for its target, 0 otherwise.", _OF_QUERY),
+    Instrument(
+        "tidemark_query_behind_batches", "Batches of its logs that an operator has not followed yet.", _OF_QUERY
+    ),
+    Instrument(
+        "tidemark_query_watermark_lag_seconds",
+        "From the watermark of its logs, as far as an operator follows, to now.",
+        _OF_QUERY,
+        "s",
+    ),
+    Instrument("tidemark_query_batch_seconds", "How long the last batch took.", _OF_QUERY, "s"),
+    Instrument("tidemark_query_batches_total", "Batches or steps since the process was started.", _OF_QUERY),
+    Instrument("tidemark_query_rows_total", "Rows written since the process was started.", _OF_QUERY),
+    Instrument("tidemark_query_rejected_rows_total", "Of these, rows that came to a log as rejected ones.", _OF_QUERY),
+    Instrument(
+        "tidemark_query_failures_total", "Rows without an answer of a lookup since the process was started.", _OF_QUERY
+    ),
+    Instrument("tidemark_query_state_rows", "Keys in state.", _OF_QUERY),
+    Instrument("tidemark_query_state_bytes", "Memory of the state.", _OF_QUERY, "By"),
+    Instrument("tidemark_receiver_up", "1 while the receiver is connected to its source, 0 otherwise.", _OF_RECEIVER),
+    Instrument("tidemark_receiver_rows_total", "Rows received since the receiver was started.", _OF_RECEIVER),
+    Instrument(
+        "tidemark_receiver_unlanded_rows", "Rows received that are in no file of the landing folder yet.", _OF_RECEIVER
+    ),
+    Instrument(
+        "tidemark_receiver_refused_rows_total",
+        "Rows refused as too large since the receiver was started.",
+        _OF_RECEIVER,
+    ),
+)
+
+INSTRUMENTS: Mapping[str, Instrument] = {each.name: each for each in _DECLARED}
+"""Every metric, by its name."""
 
 _QUANTILES = ("0.5", "0.95", "0.99")
+
+Sample = tuple[str, dict[str, str], float]
+"""The name of a metric, its labels, and its value."""
 
 
 class StreamCollector(Collector):
@@ -52,33 +126,54 @@ class StreamCollector(Collector):
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
-        """One family per metric of `METRICS`, with a sample for each stream that has it."""
-        families: dict[str, GaugeMetricFamily] = {}
-        for overview in self._streams():
-            for name, labels, value in samples(overview, self._now()):
-                family = families.setdefault(name, GaugeMetricFamily(name, METRICS[name], labels=list(labels)))
-                family.add_metric(list(labels.values()), float(value))
-        return families.values()
+        """One family per metric of `INSTRUMENTS`, with a sample for each stream that has it."""
+        now = self._now()
+        return families((sample for each in self._streams() for sample in samples(each, now)), INSTRUMENTS)
 
 
-def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Name, labels and value of everything that a stream has."""
-    pipeline, process = {"pipeline": overview.pipeline.name}, overview.process
-    yield "tidemark_stream_up", pipeline, overview.state == "running"
-    yield "tidemark_stream_restarts", pipeline, overview.restarts
+def families(measured: Iterable[Sample], instruments: Mapping[str, Instrument]) -> Iterable[Metric]:
+    """Samples as Prometheus has them: one family for each metric."""
+    by_name: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for name, labels, value in measured:
+        if name not in by_name:
+            instrument = instruments[name]
+            family = CounterMetricFamily if instrument.kind == "counter" else GaugeMetricFamily
+            by_name[name] = family(name, instrument.meaning, labels=instrument.labels)
+        by_name[name].add_metric([*labels.values()], value)
+    return by_name.values()
+
+
+def samples(overview: Overview, now: datetime) -> Iterator[Sample]:
+    """Everything that is measured of a stream, each sample with the labels of its instrument, in their order."""
+    for name, label, value in _measured(overview, now):
+        if value is not None:
+            # A metric of the whole pipeline has no second label.
+            yield name, dict(zip(INSTRUMENTS[name].labels, (overview.pipeline.name, label), strict=False)), float(value)
+
+
+def _measured(overview: Overview, now: datetime) -> Iterator[tuple[str, str, float | None]]:
+    """The name of a metric, the value of the label that it has beside `pipeline`, and its value; None for none."""
+    yield "tidemark_stream_up", "", overview.state == "running"
+    yield "tidemark_stream_restarts_total", "", overview.restarts
+    for alert in evaluate(overview, overview.pipeline.limits, now):
+        yield "tidemark_stream_alert", alert.name, not alert.passed
     for receiver in overview.receivers:
-        of_receiver = {**pipeline, "receiver": receiver.name}
-        yield "tidemark_receiver_up", of_receiver, receiver.state == "receiving"
-        yield "tidemark_receiver_rows", of_receiver, receiver.rows
-        yield "tidemark_receiver_unlanded_rows", of_receiver, receiver.unlanded
-        yield "tidemark_receiver_refused_rows", of_receiver, receiver.refused
+        of_receiver = {
+            "up": receiver.state == "receiving",
+            "rows_total": receiver.rows,
+            "unlanded_rows": receiver.unlanded,
+            "refused_rows_total": receiver.refused,
+        }
+        for name, value in of_receiver.items():
+            yield f"tidemark_receiver_{name}", receiver.name, value
+    process = overview.process
     if process is None:
         return
     values = {
         "input_rows_per_second": process.input_rate,
         "processing_rows_per_second": process.processing_rate,
-        "rejected_rows": process.rejected,
-        "late_pairs": process.late,
+        "rejected_rows_total": process.rejected,
+        "late_pairs_total": process.late,
         "watermark_seconds": None if process.watermark is None else process.watermark.timestamp(),
         "watermark_lag_seconds": overview.lag(now),
         "watermark_skew_seconds": None if overview.skew is None else overview.skew.by.total_seconds(),
@@ -86,21 +181,24 @@ def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, 
         "catch_up_seconds": process.catch_up_seconds,
         "memory_bytes": process.memory_bytes,
     }
-    for name, value in values.items():
-        if value is not None:
-            yield f"tidemark_stream_{name}", pipeline, value
+    for name, measured in values.items():
+        yield f"tidemark_stream_{name}", "", measured
     for quantile, seconds in zip(_QUANTILES, process.latency or (), strict=False):
-        yield "tidemark_stream_latency_seconds", {**pipeline, "quantile": quantile}, seconds
+        yield "tidemark_stream_latency_seconds", quantile, seconds
+    ingested = {ingest_query(overview.pipeline, stream) for stream in overview.pipeline.streams}
     for query, status in process.queries.items():
         of_query = {
             "paused": status.paused is not None,
+            "waiting": status.waiting is not None,
             "behind_batches": status.behind,
             "watermark_lag_seconds": None if status.watermark is None else (now - status.watermark).total_seconds(),
             "batch_seconds": status.last_seconds,
-            "rows": status.rows,
+            "batches_total": status.batches,
+            "rows_total": status.rows,
+            "rejected_rows_total": status.rejected if query in ingested else None,
+            "failures_total": status.failures,
             "state_rows": status.state_rows,
             "state_bytes": status.state_bytes,
         }
-        for name, value in of_query.items():
-            if value is not None:
-                yield f"tidemark_query_{name}", {**pipeline, "query": query}, value
+        for name, of in of_query.items():
+            yield f"tidemark_query_{name}", query, of

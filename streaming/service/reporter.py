@@ -174,6 +174,7 @@ class Reporter:
                     "last_seconds": measure.seconds,
                     "batches": before.batches + 1,
                     "rows": before.rows + measure.rows,
+                    "rejected": before.rejected + (measure.rejected or 0),
                     "state_rows": measure.state_rows,
                     "state_bytes": measure.state_bytes,
                     "failures": before.failures + measure.failures,

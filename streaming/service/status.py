@@ -28,10 +28,10 @@ class QueryStatus(_File):
     """A log's query, an operator or a delivery: the batch that runs (since when), the last that ended, totals since the
     start.
 
-    `behind`: the batches of its logs that an operator has not followed yet, `behind_since` when that became more than
-    one, `watermark`: that of its logs where it is. `paused`: why it does not go on while the others do, until somebody
-    acts. `waiting`: why a delivery waits for its target, since when. `failures`: rows since the start that something
-    outside did not answer, `failed_at` the last.
+    `rejected`: those of `rows` that a log got as rejected ones. `behind`: the batches of its logs that an operator has
+    not followed yet, `behind_since` when that became more than one, `watermark`: that of its logs where it is.
+    `paused`: why it does not go on while the others do, until somebody acts. `waiting`: why a delivery waits for its
+    target, since when. `failures`: rows since the start that something outside did not answer, `failed_at` the last.
     """
 
     running_batch: int | None = None
@@ -41,6 +41,7 @@ class QueryStatus(_File):
     last_seconds: float | None = None
     batches: int = 0
     rows: int = 0
+    rejected: int = 0
     state_rows: int | None = None
     state_bytes: int | None = None
     behind: int | None = None

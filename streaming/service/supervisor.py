@@ -26,7 +26,9 @@ from streaming.declare import Failure, Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.service.continuous import Ending
 from streaming.service.lease import Lease, take_lease
+from streaming.service.lineage import StreamLineage
 from streaming.service.logs import RUN, begin_run, configure_logs, current_run, new_run
+from streaming.service.otlp import OtlpMetrics
 from streaming.service.process import DRAIN, STOP, origins
 from streaming.service.progress import hang
 from streaming.service.pulse import Pulse, PulseReader
@@ -82,6 +84,8 @@ class Supervisor:
         self._kill_at: float | None = None
         self._killed_for: LastWords | None = None
         self._failures: list[Failure] = []
+        self._lineage = StreamLineage(lake, pipeline, now)
+        self._metrics = OtlpMetrics(lake, pipeline, now)
 
     @property
     def status(self) -> SupervisorStatus:
@@ -105,6 +109,7 @@ class Supervisor:
             waiting = self._control.read(REQUEST, Request)
             # What was asked of a supervisor that is gone is not asked of this one.
             self._state.change("starting", handled="" if waiting is None else waiting.id)
+            self._metrics.begin()
             try:
                 self._start(held)
                 self._go_on(held, each)
@@ -114,9 +119,12 @@ class Supervisor:
                 raise
             finally:
                 self._end_child()
+                self._lineage.end("ABORT")
                 self._receivers.end()
                 if not self._state.is_final:
                     self._state.change("stopped", process=None)
+                self._lineage.close()
+                self._metrics.close()
         return self.status
 
     def _go_on(self, held: Lease, each: Callable[[], None]) -> None:
@@ -124,6 +132,7 @@ class Supervisor:
             self._state.write_if_unwritten()
             self._receivers.keep()
             self._step(held)
+            self._lineage.go_on()
             each()
             self._wake.wait(_LOOKS_EVERY)
             self._wake.clear()
@@ -188,6 +197,7 @@ class Supervisor:
             )
         else:
             self._state.change("starting", process=self._child.pid)
+            self._lineage.begin(self._child.pid)
 
     def _watch(self, child: Child) -> None:
         if child.exit_code is not None:
@@ -215,13 +225,15 @@ class Supervisor:
         # start runs again.
         if asked_for or (self._ending == "stop" and (words is None or overdue)):
             _log.info("process %s ended", child.pid)
+            self._lineage.end("COMPLETE" if asked_for else "ABORT")
             return
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
         self._fail(words or self._killed_for or LastWords(error=f"the process {ended}"))
 
     def _fail(self, words: LastWords) -> None:
+        query, _, number = words.batch.removeprefix(f"{self._pipeline.name}.").rpartition(" ")
+        self._lineage.end("FAIL", words.error, query)
         if words.batch and not words.origins:
-            query, _, number = words.batch.removeprefix(f"{self._pipeline.name}.").rpartition(" ")
             words = words.model_copy(update={"origins": origins(self._lake, self._pipeline, query, int(number))})
         ran = self._now() - self._started
         failure = Failure(self._now(), ran, words.error, words.batch, words.origins, words.final, words.outside)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from streaming.base import DeclarationError, SinkError, check_type
+from streaming.base import Dataset, DeclarationError, SinkError, check_type, dataset_at
 from streaming.lake import Lake
 from streaming.sinks.encoding import csv_table, json_objects, parts, plain_texts
 from streaming.sinks.sink import TIME, Checksum, Comparison, Delivered, Guarantee, NumberedBatch, PutAside, Sink, Target
@@ -391,6 +391,11 @@ class FileTarget(Target):
         """
         suffix = self.suffix or self.file_format.suffix
         return FileLayout(self.file_format, self.by, self.prefix, suffix, self.bytes_per_file, self.time)
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The folder."""
+        here = dataset_at(lake.path(self.path))
+        return () if here is None else (here,)
 
     def place(self, lake: Lake) -> Place:
         """Where the files lie."""

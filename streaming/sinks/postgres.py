@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streaming.base import DeclarationError, check_type, needs
+from streaming.base import Dataset, DeclarationError, check_type, needs
 from streaming.lake import Lake
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
@@ -88,6 +88,18 @@ class Postgres(Target):
         given = conninfo_to_dict(self.connection)
         places = [str(given[name]) for name in ("service", "host", "dbname") if given.get(name)]
         return f"{'/'.join(places) or 'the default database'}: {self.table}"
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The table in its database, where libpq's string or variables name that; a service file is not read."""
+        from psycopg.conninfo import conninfo_to_dict
+        from psycopg.pq import Conninfo
+
+        set_outside = {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}
+        given = {**set_outside, **{name: str(value) for name, value in conninfo_to_dict(self.connection).items()}}
+        host, port = (given.get(name, "").split(",")[0] for name in ("host", "port"))
+        database = given.get("dbname") or given.get("user", "postgres")
+        name = f"{database}.{self.schema or 'public'}.{self.table.split('.')[-1]}"
+        return (Dataset(f"postgres://{host or 'localhost'}:{port or '5432'}", name),)
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Connects when it is used first."""

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 import httpx
 
 from streaming.base import (
+    Dataset,
     DeclarationError,
     FrozenMapping,
     SinkError,
     check_mapping,
     check_tuple,
     check_type,
+    dataset_at,
     interval,
     retry_after,
 )
@@ -124,6 +126,11 @@ class Rest(Target):
     def address(self) -> str:
         """The URL without its query, which may hold a token."""
         return str(httpx.URL(self.url).copy_with(query=None))
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The URL, by its host and its path."""
+        here = dataset_at(self.url)
+        return () if here is None else (here,)
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """A client that keeps its connections.

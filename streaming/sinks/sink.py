@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streaming.base import REASON as REASON
 from streaming.base import REVISION as REVISION
-from streaming.base import FencedError, ProgressError
+from streaming.base import Dataset, FencedError, ProgressError
 from streaming.lake import Lake
 from streaming.sinks.encoding import has_broken_text, has_repeated_keys, json_texts
 
@@ -261,6 +261,10 @@ class Target(ABC):
     @abstractmethod
     def address(self) -> str:
         """Where it is, for people, without anything secret."""
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The datasets that it writes, as lineage names them; none where there is no such name."""
+        return ()
 
     @abstractmethod
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from streaming.base import DeclarationError, SinkError, check_not_reserved, check_type
+from streaming.base import Dataset, DeclarationError, SinkError, check_not_reserved, check_type
 from streaming.lake import Lake
 from streaming.sinks.encoding import contents
 from streaming.sinks.files import Attempts, FileLayout, file_name_of
@@ -64,6 +64,10 @@ class Together(Target):
     def address(self) -> str:
         """Both."""
         return f"{self.database.address} and {self.store.address}"
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """Those of both."""
+        return (*self.database.datasets(lake), *self.store.datasets(lake))
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Connects to both when it is used first.

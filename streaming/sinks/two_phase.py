@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streaming.base import DeclarationError, check_type
+from streaming.base import Dataset, DeclarationError, check_type
 from streaming.lake import Lake
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
@@ -60,6 +60,10 @@ class TwoPhase(Target):
     def address(self) -> str:
         """All of them."""
         return " and ".join(database.address for database in self.databases)
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The table in each database."""
+        return tuple(dataset for database in self.databases for dataset in database.datasets(lake))
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Connects to each when it is used first."""

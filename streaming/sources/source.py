@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from streaming.base import F, SourceError
+from streaming.base import Dataset, F, SourceError, dataset_at
 from streaming.lake import Lake
 from streaming.spark import JarGroup
 
@@ -208,6 +208,11 @@ class Source(ABC):
     @abstractmethod
     def location(self, lake: Lake) -> str:
         """Where it is, for people and error texts; an absolute path or URI where there is one."""
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The datasets that it reads, as lineage names them; none where its location has no such name."""
+        here = dataset_at(self.location(lake))
+        return () if here is None else (here,)
 
     def checkpoint(self, given: str, memory: Memory) -> str:
         """Where Spark keeps what the query takes that reads it now; `given` is the place that the stream has for that.

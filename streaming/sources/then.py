@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
-from streaming.base import DeclarationError, F, SourceError, check_type
+from streaming.base import Dataset, DeclarationError, F, SourceError, check_type
 from streaming.lake import Lake
 from streaming.sources.generator import Generator
 from streaming.sources.kafka import Kafka
@@ -92,6 +92,10 @@ class Then(Source):
     def location(self, lake: Lake) -> str:
         """Both places."""
         return f"{self.history.location(lake)}, then {self.live.location(lake)}"
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """Those of the history, then those of what follows."""
+        return tuple(dict.fromkeys((*self.history.datasets(lake), *self.live.datasets(lake))))
 
     def checkpoint(self, given: str, memory: Memory) -> str:
         """A place for each query, as no query can go on in the checkpoint of another."""

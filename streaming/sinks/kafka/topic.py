@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_type, needs
+from streaming.base import Dataset, DeclarationError, FrozenMapping, check_mapping, check_type, needs, topic_at
 from streaming.formats import Avro
 from streaming.kafka import WRITER, can_name_a_topic, check_servers, client_options
 from streaming.lake import Lake
@@ -87,6 +87,10 @@ class KafkaTopic(Target):
     def address(self) -> str:
         """Servers and topic."""
         return f"{self.servers}: {self.topic or f'the topic in {self.topic_column}'}"
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The topic; none where each row names its own."""
+        return () if self.topic is None else (topic_at(self.servers, self.topic),)
 
     @property
     def reads(self) -> tuple[str, ...]:

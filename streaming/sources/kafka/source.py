@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from streaming.base import DeclarationError, F, FrozenMapping, SourceError, check_tuple, needs
+from streaming.base import Dataset, DeclarationError, F, FrozenMapping, SourceError, check_tuple, needs, topic_at
 from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark, left_to_java
 from streaming.lake import Lake
 from streaming.sources.kafka.batch import take_batch
@@ -122,6 +122,10 @@ class Kafka(Source):
     def location(self, lake: Lake) -> str:
         """Servers and topics."""
         return f"kafka://{self.servers}/{self.pattern or ','.join(self._named)}"
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The topics; of a pattern itself, as what it finds is known to the brokers alone."""
+        return tuple(topic_at(self.servers, name) for name in ((self.pattern,) if self.pattern else self._named))
 
     def topics_there(self) -> dict[str, Topic]:
         """The topics as they are now, by name; of those that a pattern finds there may be none.

@@ -91,9 +91,13 @@ def test_only_what_needs_the_package_that_is_missing_is_refused() -> None:
 
 @pytest.mark.parametrize(("package", "extra"), EXTRAS.items())
 def test_an_extra_that_is_named_brings_the_package(package: str, extra: str) -> None:
-    distribution = {"google.protobuf": "protobuf", "hive_metastore": "pyiceberg"}.get(
-        package, package.replace("_", "-")
-    )
+    named_otherwise = {
+        "google.protobuf": "protobuf",
+        "hive_metastore": "pyiceberg",
+        "openlineage.client": "openlineage-python",
+        "opentelemetry.sdk": "opentelemetry-sdk",
+    }
+    distribution = named_otherwise.get(package, package.replace("_", "-"))
     assert any(requirement.startswith(distribution) for requirement in OPTIONAL[extra])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from streaming.base import DeclarationError, check_choice, check_tuple, check_type
+from streaming.base import Dataset, DeclarationError, check_choice, check_tuple, check_type, dataset_at
 from streaming.lake import Lake
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
@@ -95,6 +95,11 @@ class DeltaTable(Target):
     def address(self) -> str:
         """The place."""
         return self.uri
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The table."""
+        here = dataset_at(lake.path(self.uri))
+        return () if here is None else (here,)
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Opens the table when it is used first."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from streaming.base import (
+    Dataset,
     DeclarationError,
     FrozenMapping,
     check_mapping,
@@ -83,6 +84,11 @@ class IcebergTable(Target):
         """Catalog and table."""
         of = self.catalog.get("uri") or self.catalog.get("type") or self.catalog.get("name", "default")
         return f"{_USER_INFO.sub('', of)}: {self.name}"
+
+    def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
+        """The table in its catalog: where its files lie, only the catalog knows."""
+        place, _, table = self.address.rpartition(": ")
+        return (Dataset(place, table),)
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:
         """Opens the catalog when it is used first."""

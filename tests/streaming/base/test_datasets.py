@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming import Console, Files, JsonLines, Kafka, KafkaTopic, Postgres, Rest, Then
+from streaming import Console, DeltaTable, Files, IcebergTable, JsonLines, Kafka, KafkaTopic, Postgres, Rest, Then
 from streaming.base import Dataset, dataset_at
 from streaming.lake import Lake
 
@@ -49,6 +49,9 @@ def test_sources_and_targets_name_their_topics_tables_and_folders(monkeypatch: p
     assert JsonLines("out/orders").datasets(LAKE) == (Dataset("file", "/lake/out/orders"),)
     assert Rest("https://host/orders?token=secret").datasets(LAKE) == (Dataset("https://host", "/orders"),)
     assert Console().datasets(LAKE) == ()
+    assert DeltaTable("s3://bucket/orders").datasets(LAKE) == (Dataset("s3://bucket", "orders"),)
+    iceberg = IcebergTable("shop.orders", {"type": "sql", "uri": "postgresql+psycopg://etl:${PW}@db/catalog"})
+    assert iceberg.datasets(LAKE) == (Dataset("postgresql+psycopg://db/catalog", "shop.orders"),)
     shop = Postgres("shop.orders", connection="host=db,other port=5433 dbname=store")
     assert shop.datasets(LAKE) == (Dataset("postgres://db:5433", "store.shop.orders"),)
     monkeypatch.setenv("PGHOST", "elsewhere")

@@ -6,7 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.base import ReceiverError, StreamingError, TidemarkError
-    from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
+    from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Derived, Punctuated
     from streaming.declare import (
         Aggregate,
         CoGrouped,

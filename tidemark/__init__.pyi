@@ -37,6 +37,7 @@ from streaming import Debezium as Debezium
 from streaming import Delivery as Delivery
 from streaming import DeltaEvictor as DeltaEvictor
 from streaming import DeltaTable as DeltaTable
+from streaming import Derived as Derived
 from streaming import DimensionLookup as DimensionLookup
 from streaming import Enriched as Enriched
 from streaming import EventTimeTrigger as EventTimeTrigger

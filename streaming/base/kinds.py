@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _IMPLEMENTED = {
-    "Operator": ("streaming.operators.runtime",),
+    "Operator": ("streaming.operators.runtime", "streaming.changes.following"),
     "Stream": ("streaming.log.read",),
     "Windowed": ("streaming.views.operator", "streaming.queryable.windowed"),
     "TwoSided": ("streaming.joins.windows", "streaming.queryable.windowed"),

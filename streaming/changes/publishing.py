@@ -91,7 +91,7 @@ class Publishing:
     def begins(self) -> int:
         """The first revision that the changes have; those before were forgotten, or of results of other types."""
         changes = delta.open_table(self._changes)
-        return 0 if changes is None else max(0, _number(changes, _BEGINS))
+        return 0 if changes is None else first_revision(changes)
 
     def is_retold(self) -> bool:
         """True if the first revision tells what those that were forgotten had told."""
@@ -385,6 +385,11 @@ class Publishing:
             if was != field.dataType:
                 return f"column {field.name!r} was {was.simpleString()} and is {field.dataType.simpleString()} now"
         return "" if (COPY in types) == self._numbered else "results are known by other columns now"
+
+
+def first_revision(changes: DeltaTable) -> int:
+    """The first revision that an open table of changes has; another one once all of it was told anew."""
+    return max(0, _number(changes, _BEGINS))
 
 
 def _differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:

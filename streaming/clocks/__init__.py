@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         BoundedOutOfOrderness,
         Clock,
         ClockState,
+        Derived,
         Punctuated,
         clock_from_json,
         joint_watermark,

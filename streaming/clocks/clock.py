@@ -38,13 +38,15 @@ class BatchSummary:
 
     `greatest`: for each source partition that brought valid rows, the greatest event time of those that move the
     clock, null where none of them does; `rows`: rows read, rejected ones too; `processed_at`: processing time.
-    `partitions_end`: the partitions so far bring no more rows, because another source follows.
+    `partitions_end`: the partitions so far bring no more rows, because another source follows. `told`: the watermark
+    that the source itself tells, as far as its rows are taken; null where it tells none.
     """
 
     greatest: Mapping[str, datetime | None]
     rows: int
     processed_at: datetime
     partitions_end: bool = False
+    told: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values, instants as microseconds since the epoch."""
@@ -53,6 +55,7 @@ class BatchSummary:
             "rows": self.rows,
             "processed_at": to_micros(self.processed_at),
             **({"partitions_end": True} if self.partitions_end else {}),
+            **({} if self.told is None else {"told": to_micros(self.told)}),
         }
 
     @classmethod
@@ -63,6 +66,7 @@ class BatchSummary:
             value["rows"],
             from_micros(value["processed_at"]),
             value.get("partitions_end", False),
+            optional_instant(value.get("told")),
         )
 
 
@@ -152,7 +156,7 @@ def _earliest(*instants: datetime | None) -> datetime | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """The base of all clocks; declare one of `BoundedOutOfOrderness`, `Ascending` and `Punctuated`.
+    """The base of all clocks; declare one of `BoundedOutOfOrderness`, `Ascending`, `Punctuated` and `Derived`.
 
     Watermark = least of the partitions' greatest event times, less `delay`, in whole milliseconds, as Spark's own is,
     which closes the windows; it never moves back. A batch is stamped with the watermark after the batches before it.
@@ -296,10 +300,36 @@ class Punctuated(Clock):
         return self.where
 
 
+@dataclass(frozen=True)
+class Derived(Clock):
+    """The watermark is the one that the source tells: of a stream of current results that of what they are results of.
+
+    It is the start of the earliest window that may still be published for the first time, so no delay has to be
+    guessed, and it moves on where no result changes. Its `delay` and limits of silence mean nothing.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        defaults = {each.name: each.default for each in fields(Clock)}
+        for name in ("delay", "idle_after", "heartbeat_after"):
+            if getattr(self, name) != defaults[name]:
+                raise DeclarationError(
+                    f"Derived({name}={getattr(self, name)!r}) would move a clock that its source moves",
+                    f"leave {name} out, or declare BoundedOutOfOrderness.",
+                    field=name,
+                )
+
+    def advance(self, state: ClockState, summary: BatchSummary) -> ClockState:
+        """The state after a batch with this summary; rows move nothing."""
+        told = None if summary.told is None else _whole_millisecond(summary.told)
+        return replace(state, moved_to=latest(state.moved_to, told))
+
+
 def clock_from_json(value: dict[str, Any]) -> Clock:
     """The inverse of `Clock.to_json`."""
     fields = {name: entry for name, entry in value.items() if name != "kind"}
-    return {kind.__name__: kind for kind in (BoundedOutOfOrderness, Ascending, Punctuated)}[value["kind"]](**fields)
+    kinds = (BoundedOutOfOrderness, Ascending, Punctuated, Derived)
+    return {kind.__name__: kind for kind in kinds}[value["kind"]](**fields)
 
 
 def _last_valid_rows(state: ClockState, summary: BatchSummary, partitions: Iterable[str]) -> dict[str, datetime | None]:

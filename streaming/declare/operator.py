@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, Self
 
 from streaming.base import AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN
@@ -176,6 +177,18 @@ class Operator(ABC):
     def times(self) -> tuple[str, ...]:
         """The columns with the time of a result, by which those that somebody takes for one follow each other."""
         return (AT,)
+
+    def first_begin(self, watermark: datetime | None) -> datetime | None:
+        """The earliest time of a result that is published for the first time after a watermark of its clock.
+
+        None where nobody knows, such as of sessions, which may have begun at any time before.
+        """
+        return watermark
+
+    @property
+    def refuses_changes(self) -> str:
+        """Why it cannot follow a stream of which rows are taken back, and what to do; empty where it can."""
+        return f"a {self.kind_name} takes each row for one that stands"
 
     @property
     def result_key(self) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from streaming.base import DAY, EVENT_TIME
+from streaming.base import DAY, EVENT_TIME, earlier
 from streaming.declare.columns import ColumnSpec, read_from_log
 from streaming.declare.delivered import CHANGES
 from streaming.declare.operator import (
@@ -136,6 +136,13 @@ class OverWindows(Operator):
     def identity(self) -> tuple[str, ...]:
         """The columns that tell to which key and window a result belongs: keys, then window bounds."""
         return (*self.by, "window_start", "window_end")
+
+    def first_begin(self, watermark: datetime | None) -> datetime | None:
+        """The longest window before the end of those that are closed."""
+        window = self.window
+        if watermark is None or window.merging or window.reach is None:
+            return None
+        return earlier(window.closed_by(watermark), window.reach + window.rows_before)
 
     @property
     def times(self) -> tuple[str, ...]:

@@ -119,6 +119,7 @@ class Pipeline:
                     stream=stream.name,
                 )
         self._check_reads()
+        self._check_changes()
         self._check_tables()
         _check_deliveries(self.name, self.streams, self.operators, self.deliveries)
         _check_receivers(self.name, self.streams, self.operators, self.deliveries, self.receivers)
@@ -136,6 +137,33 @@ class Pipeline:
                         operator=operator.name,
                         stream=stream.name,
                     )
+
+    def _check_changes(self) -> None:
+        """Refuse whoever would take a row that takes back another one for a row of its own.
+
+        Raises:
+            DeclarationError: with the reason, and what to do.
+        """
+        for operator in self.operators:
+            for stream in operator.reads:
+                if stream.source.takes_back and operator.refuses_changes:
+                    raise DeclarationError(
+                        f"{operator.kind_name} {operator.name!r} cannot follow stream {stream.name!r}, of which rows "
+                        f"are taken back: {operator.refuses_changes}",
+                        "Or follow first results: Table(...) without what='current'.",
+                        operator=operator.name,
+                        stream=stream.name,
+                    )
+        for delivery in self.deliveries:
+            reads = (*delivery.origin.of.reads,) if delivery.origin.what in ("rows", "rejected", "late") else ()
+            signed = next((stream for stream in reads if stream.source.takes_back), None)
+            if signed is not None:
+                raise DeclarationError(
+                    f"delivery {delivery.name!r} would deliver rows of stream {signed.name!r} that take back others",
+                    "Deliver what='current' of what that stream follows, or of an operator that follows it.",
+                    delivery=delivery.name,
+                    stream=signed.name,
+                )
 
     def _check_tables(self) -> None:
         names = [operator.name for operator in self.operators]

@@ -21,7 +21,7 @@ from streaming.base import (
     names_in,
     settle,
 )
-from streaming.clocks import Clock
+from streaming.clocks import Clock, Derived
 from streaming.declare.delivered import OFFERS, What
 from streaming.declare.rule import Rule
 from streaming.formats import Format
@@ -75,6 +75,19 @@ class Stream:
                 "give it a length such as '400 days', or leave it out to keep everything.",
                 field="retention",
                 value=self.retention,
+                stream=self.name,
+            )
+        if isinstance(self.clock, Derived) and not self.source.tells_watermark:
+            raise DeclarationError(
+                f"the clock of stream {self.name!r} is Derived(), and {type(self.source).__name__} tells no watermark",
+                "declare BoundedOutOfOrderness, or follow what is current of results whose windows have a length.",
+                stream=self.name,
+                field="clock",
+            )
+        if self.name in _upstream(self):
+            raise DeclarationError(
+                f"stream {self.name!r} follows itself, by way of {', '.join(_upstream(self))}",
+                "give one of them another name.",
                 stream=self.name,
             )
         taken = [column.name.lower() for column in self.format.columns]
@@ -134,6 +147,12 @@ class Stream:
     def columns(self) -> tuple[str, ...]:
         """Names of the user's columns, payload first, then derived."""
         return (*(column.name for column in self.format.columns), *self.derived)
+
+
+def _upstream(stream: Stream) -> list[str]:
+    """The names of the streams that a stream follows, however far away."""
+    followed = [each for of, _ in stream.source.follows for each in of.reads]
+    return list(dict.fromkeys(name for each in followed for name in (each.name, *_upstream(each))))
 
 
 def epoch_millis(column: str) -> str:

@@ -138,6 +138,13 @@ class Windowed(OverWindows):
         return _of_aggregates(of, self.aggregates) if self.function is None else _of_function(of, self.function)
 
     @property
+    def refuses_changes(self) -> str:
+        """Windows that merge may shrink, and an update would be counted beside what it changes."""
+        if self.window.merging:
+            return "a session may shrink or fall apart when a row is taken back; use windows of fixed bounds"
+        return "late='update' publishes what a correction changes; declare late='correct'" if self.updated else ""
+
+    @property
     def _added(self) -> Mapping[str, tuple[ColumnSpec, ...]]:
         added = super()._added
         batch = ColumnSpec(

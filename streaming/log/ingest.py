@@ -217,12 +217,14 @@ class _NextBatch:
         head, report, stream = self.head, written.report, self.stream
         greatest = {partition: optional_instant(micros) for partition, micros in report.greatest.items()}
         before = {} if head is None else head.source
+        after = before if memory is None else memory
+        told = stream.source.told_watermark(self.lake, after)
         batch = Batch(
             number=self.stamps.number,
             query=None if txn is None else txn.app_id,
             query_batch=None if txn is None else txn.version,
             state=next_state(head),
-            summary=BatchSummary(greatest, sum(report.rows.values()), self.stamps.ingested_at),
+            summary=BatchSummary(greatest, sum(report.rows.values()), self.stamps.ingested_at, told=told),
             clock=stream.clock,
             rejected=report.rejected,
             late={name: report.late.get(name, 0) for name in self.counts},
@@ -230,7 +232,7 @@ class _NextBatch:
             counted_by={name: each.by for name, each in self.counts.items()},
             source_times=None if txn is None else optional_instants(written.source_times),
             unknown=add_unknown([report.unknown]),
-            source=before if memory is None else memory,
+            source=after,
             pins=next_pins({} if head is None else head.pins, self.pinned),
             kept_from=self.stamps.kept_from,
         )

@@ -164,7 +164,8 @@ class LogWriter:
             if self.head is None:
                 return False
             now = self._observer.now()
-            state = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now))
+            told = self.stream.source.told_watermark(self._lake, self.head.source)
+            state = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now, told=told))
             if state.watermark == self.head.after.watermark and self._pinned().keys() <= self.head.pins.keys():
                 return False
             self._append_heartbeat(self.head, state, now)

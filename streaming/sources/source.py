@@ -15,6 +15,8 @@ from streaming.lake import Lake
 from streaming.spark import JarGroup
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Memory = Mapping[str, Any]
@@ -195,6 +197,26 @@ class Source(ABC):
     def follows(self) -> tuple[tuple[Any, str], ...]:
         """The tables of the lake whose rows it takes: the stream or operator that writes each, and the side output."""
         return ()
+
+    @property
+    def takes_back(self) -> bool:
+        """True if some of its rows take back earlier ones: `_origin.change` is -1 in those, and 1 in all others.
+
+        `_origin.identity` is the same in a row and in the one that takes it back, and in no other one of a window.
+        """
+        return False
+
+    @property
+    def tells_watermark(self) -> bool:
+        """True if it tells a watermark by itself, by which a clock can go."""
+        return False
+
+    def told_watermark(self, lake: Lake, memory: Memory) -> datetime | None:
+        """The watermark that the source itself tells, once a log that remembers `memory` has what it has; None: none.
+
+        No row that it brings later for the first time has an earlier event time.
+        """
+        return None
 
     def taken_through(self, memory: Memory) -> int:
         """The newest unit of the table it follows that a log has which remembers `memory`; -1 for none."""

@@ -45,6 +45,10 @@ class Then(Source):
     def __post_init__(self) -> None:
         for name, source in self._sources.items():
             check_type(f"{name} of Then", source, Source, f"a source, such as Files('landing/{name}')")
+            if source.takes_back:
+                raise DeclarationError(
+                    f"{name} of Then is {source!r}, of which rows are taken back; follow it in a stream of its own."
+                )
         if isinstance(self.history, Generator) and self.history.rows is None:
             raise DeclarationError(
                 "the history of Then is a Generator without an end; give it a number of rows, such as rows=1_000."

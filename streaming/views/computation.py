@@ -197,7 +197,8 @@ class ViewComputation(Computation[Windowed]):
         return partial_columns(self.operator, results)
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
-        return late if self.operator.function is not None else super().voidable(late)
+        may_void = self.operator.function is not None or self.operator.of.source.takes_back
+        return late if may_void else super().voidable(late)
 
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
         columns = ("window_start", "window_end", "_watermark", "_batch", *self.operator.of.columns)

@@ -16,7 +16,7 @@ from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.operators import generation_of
 from streaming.tables import delta
-from streaming.views.results import ROWS, all_rows
+from streaming.views.results import ROWS, all_rows, keeps_rows
 
 _KEPT = "tidemark.kept"
 
@@ -52,7 +52,7 @@ def partial_columns(view: Windowed, results: StructType) -> PartialColumns:
         each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
         for name, each in view.aggregates.items()
     )
-    if view.distinct or view.function is not None or not parts_suffice:
+    if keeps_rows(view) or not parts_suffice:
         return PartialColumns((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
     of_rows: list[Column] = []
     merged: list[Column] = []

@@ -24,6 +24,7 @@ from streaming.base import (
     ORDER,
     ORIGIN,
     RETRACTED,
+    SIGN,
     WINDOW,
     OperatorError,
     constant,
@@ -46,6 +47,7 @@ from streaming.windows import Tumbling, Window
 SESSION = "_session_number"
 _EVERYTHING = "_everything"
 _START, _END = "_start", "_end"
+_IDENTITY = "_identity"
 ROWS = "_rows"
 
 
@@ -272,7 +274,7 @@ def ends_within(since: datetime | None, by: datetime) -> Column:
 
 def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] | None = None) -> DataFrame:
     """One row per key, window and `per` of the pairs `of`: these, `extra` aggregates, and what `finish` needs."""
-    if view.distinct or view.function is not None:
+    if keeps_rows(view):
         kept = [all_rows(view)]
     else:
         kept = [aggregate.column().alias(name) for name, aggregate in view.aggregates.items()]
@@ -280,9 +282,16 @@ def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] 
     return kind_of(view).group(of, (*view.by, *per), [*kept, *extras])
 
 
+def keeps_rows(view: Windowed) -> bool:
+    """True if the rows of a window decide together which of them count."""
+    return bool(view.distinct) or view.function is not None or view.of.source.takes_back
+
+
 def all_rows(view: Windowed) -> Column:
     """An aggregate that keeps the rows of a window themselves, in the column `ROWS`."""
-    return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER)).alias(ROWS)
+    origin = F.col(ORIGIN)
+    signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)] if view.of.source.takes_back else []
+    return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
 
 
 def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
@@ -341,14 +350,17 @@ def as_batch(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
 
 
 def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
-    """The rows that `groups` keep, each with its merged `_window`.
+    """The rows that `groups` keep and that stand, each with its merged `_window`.
 
     `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
     """
-    names = [name for name in (*view.of.columns, EVENT_TIME, ORDER) if name not in view.by]
+    signed = (SIGN, _IDENTITY) if view.of.source.takes_back else ()
+    names = [name for name in (*view.of.columns, EVENT_TIME, ORDER, *signed) if name not in view.by]
     rows = groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
         *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
     )
+    if signed:
+        rows = _standing(rows, [*view.by, WINDOW, *extra])
     window = SortedBy.partitionBy(*view.by, WINDOW, *extra)
     copy = F.lit(1)
     if view.distinct:
@@ -356,6 +368,17 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
         # In the order of the log, so that what was counted first is not exchanged for a copy that comes late.
         copy = F.row_number().over(same.orderBy(f"{ORDER}._batch", f"{ORDER}._origin"))
     return rows.withColumns({"_position": F.row_number().over(window.orderBy(ORDER)), "_copy": copy})
+
+
+def _standing(rows: DataFrame, per: Sequence[str]) -> DataFrame:
+    """Those of the rows that no other one takes back, of each identity the newest.
+
+    Counted and not summed up: sums of doubles would drift.
+    """
+    same = SortedBy.partitionBy(*per, _IDENTITY)
+    newest = same.orderBy(F.desc(SIGN), F.desc(f"{ORDER}._batch"), F.desc(f"{ORDER}._origin"))
+    counted = rows.withColumns({"_net": F.sum(SIGN).over(same), "_newest": F.row_number().over(newest)})
+    return counted.where("_newest <= _net").drop("_net", "_newest", SIGN, _IDENTITY)
 
 
 def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:

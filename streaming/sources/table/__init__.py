@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.sources.table.placed import UnitTable, check_has_side, unit_table_of
+    from streaming.sources.table.placed import UnitTable, changes_of, check_has_side, unit_table_of
     from streaming.sources.table.source import Table
 
 make_front(__name__)

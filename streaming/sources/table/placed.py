@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from deltalake import DeltaTable
@@ -25,6 +26,11 @@ def nothing_dropped(table: DeltaTable) -> Mapping[int, int]:
     return {}
 
 
+def nothing_told(table: DeltaTable, unit: int) -> datetime | None:
+    """The watermark of a table that tells none."""
+    return None
+
+
 @dataclass(frozen=True)
 class UnitTable:
     """A table whose rows come in units, such as the batches of a log: all of a unit in one commit, in rising order.
@@ -35,6 +41,10 @@ class UnitTable:
     `written` tells when a row was written, and `at` its event time. `dated`: only rows with a day count. `generation`
     tells how often an open table was built anew, `dropped` how many rows of each unit have left it by a retention,
     `made_by` what to do where there is none yet.
+
+    `sign`: the column that is -1 in rows which take back an earlier one, with its values, and 1 in all others; then
+    `copy` is the one that numbers equal rows, where there is one. `watermark` tells of an open table the event time
+    before which no later unit has a row for the first time, once all up to a unit are taken.
     """
 
     uri: str
@@ -48,6 +58,9 @@ class UnitTable:
     instants: bool = True
     generation: Callable[[DeltaTable], int] = never_built_anew
     dropped: Callable[[DeltaTable], Mapping[int, int]] = nothing_dropped
+    sign: str = ""
+    copy: str = ""
+    watermark: Callable[[DeltaTable, int], datetime | None] = nothing_told
 
     def words(self, unit: int) -> str:
         """A unit for people."""
@@ -87,4 +100,17 @@ def unit_table_of(of: Any, lake: Lake, side: str) -> UnitTable:
     raise DeclarationError(
         f"Table(of={of!r}) is of a {type(of).__name__}, which no stream can follow; write a stream, an operator such "
         "as a view, or the path of a Delta table as text."
+    )
+
+
+@by_kind
+def changes_of(of: Any, lake: Lake) -> UnitTable:
+    """The changes of what is current of an operator, a unit for each revision.
+
+    Raises:
+        DeclarationError: nothing corrects its results, or it is no operator.
+    """
+    raise DeclarationError(
+        f"Table(of={of!r}, what='current') is of a {type(of).__name__}, which has no current results; write an "
+        "operator whose results are corrected, such as a view, or leave what out."
     )

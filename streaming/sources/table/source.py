@@ -7,17 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deltalake import DeltaTable
 
-from streaming.base import DeclarationError, F, SourceError, T, check_tuple
+from streaming.base import EPOCH, DeclarationError, F, SourceError, T, check_choice, check_tuple
 from streaming.lake import Lake
 from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
 from streaming.sources.source import Memory, SourceBacklog, SourceChange, SourceComparison
 from streaming.sources.table.changes import REMOVED, ChangeReader
-from streaming.sources.table.placed import BEGIN, UnitTable, unit_table_of
+from streaming.sources.table.placed import BEGIN, UnitTable, changes_of, unit_table_of
 from streaming.sources.table.units import ROWS, UNIT, UnitIndex, UnitReader, paths_since
 from streaming.sources.table.versions import FILE, NO_SNAPSHOT, SNAPSHOT, VERSION, VersionReader
 from streaming.spark import JarGroup, exact_json, storage_jars
@@ -59,6 +60,11 @@ class Table(OffsetSource):
     `_origin.unit` is the version to which they belong, `_origin.written` when that was committed. As the log keeps
     them, whoever pins the stream (`Pinned`) needs no old version of the table. It is compared in memory.
 
+    `what="current"` follows what is current of an operator whose results are corrected, at any depth: each change of it
+    brings the old result, which takes back the row that brought it, and the new one. Such rows have `_origin.change`,
+    -1 and 1, and the same `_origin.identity`; operators that can follow them count what stands. `_origin.at` is the
+    start of the window, `_origin.unit` the revision. Its clock is `Derived()`, or one that goes by the rows.
+
     `rows_per_batch`: a batch takes at most so many rows, but whole batches of a log, steps, files or changes.
     """
 
@@ -67,11 +73,25 @@ class Table(OffsetSource):
     start_version: int | None = None
     rows_per_batch: int = 500_000
     changes_by: tuple[str, ...] = ()
+    what: Literal["first", "current"] = "first"
 
     counts_rows: ClassVar[bool] = True
-    origin: ClassVar[str] = "struct<table: string, unit: bigint, position: bigint, written: timestamp, at: timestamp>"
 
     def __post_init__(self) -> None:
+        check_choice("what", self.what, "of Table", ("first", "current"))
+        if self.takes_back and (isinstance(self.of, str) or not hasattr(self.of, "published") or self.side):
+            raise DeclarationError(
+                f"Table(of={self.of!r}, side={self.side!r}, what='current') is not of current results",
+                "write an operator whose results are corrected, such as a view, without a side output.",
+                field="what",
+                value=self.what,
+            )
+        if not self.takes_back and getattr(getattr(self.of, "source", None), "takes_back", False):
+            raise DeclarationError(
+                f"Table(of={self.of.name!r}) follows a stream of which rows are taken back",
+                f"Follow what that stream follows: {self.of.source!r}.",
+                value=self.of.name,
+            )
         if isinstance(self.of, str):
             if not self.of.strip() or self.side:
                 raise DeclarationError(
@@ -98,6 +118,17 @@ class Table(OffsetSource):
             raise DeclarationError(f"rows_per_batch={self.rows_per_batch!r} reads nothing; use 1 or more.")
 
     @property
+    def origin(self) -> str:
+        """Where a row lies in the table; of current results also whether it takes one back, and which."""
+        signed = ", change: int, identity: string" if self.takes_back else ""
+        return f"struct<table: string, unit: bigint, position: bigint, written: timestamp, at: timestamp{signed}>"
+
+    @property
+    def takes_back(self) -> bool:
+        """Where it follows what is current."""
+        return self.what == "current"
+
+    @property
     def jars(self) -> tuple[JarGroup, ...]:
         """Those of the storage on which the table lies, where its path says so."""
         return storage_jars(self.of) if isinstance(self.of, str) else ()
@@ -105,7 +136,7 @@ class Table(OffsetSource):
     @property
     def follows(self) -> tuple[tuple[Any, str], ...]:
         """The one, where it is of the lake."""
-        return () if isinstance(self.of, str) else ((self.of, self.side),)
+        return () if isinstance(self.of, str) else ((self.of, "current" if self.takes_back else self.side),)
 
     @property
     def larger_batches(self) -> str:
@@ -118,7 +149,9 @@ class Table(OffsetSource):
         Raises:
             DeclarationError: nothing is known of what the table is of.
         """
-        return None if isinstance(self.of, str) else unit_table_of(self.of, lake, self.side)
+        if isinstance(self.of, str):
+            return None
+        return changes_of(self.of, lake) if self.takes_back else unit_table_of(self.of, lake, self.side)
 
     def location(self, lake: Lake) -> str:
         """The table."""
@@ -145,6 +178,17 @@ class Table(OffsetSource):
         """The newest unit of a table of the lake that a log has which remembers `memory`; -1 for none."""
         return max(-1, memory.get(OFFSETS, {}).get(UNIT, 0) - 1)
 
+    @property
+    def tells_watermark(self) -> bool:
+        """Where it is known when the earliest window begins that is still to be published."""
+        return self.takes_back and self.of.first_begin(EPOCH) is not None
+
+    def told_watermark(self, lake: Lake, memory: Memory) -> datetime | None:
+        """That of the operator, as far as its changes are taken."""
+        placed = self.placed(lake)
+        table = None if placed is None else delta.open_table(placed.uri)
+        return None if placed is None or table is None else placed.watermark(table, self.taken_through(memory))
+
     def payload(self) -> Column:
         """The row as JSON."""
         return exact_json(F.col("payload"), nulls=False)
@@ -166,7 +210,8 @@ class Table(OffsetSource):
         if isinstance(self.of, str):
             return _version_words(begins, ends)
         # What units are called is the same wherever they lie.
-        placed = unit_table_of(self.of, Lake("."), self.side)
+        placed = self.placed(Lake("."))
+        assert placed is not None
         return placed.range_words(begins.get(UNIT, BEGIN), ends[UNIT])
 
     def check_planned(self, lake: Lake, memory: Memory, begins: Offsets, ends: Offsets) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
@@ -157,11 +158,18 @@ def _leaves(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
             yield pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
 
 
-def origin_fields() -> list[T.StructField]:
+def _identities(rows: pa.Table) -> list[str]:
+    """A digest of the values of each row."""
+    values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    return [blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for row in values]
+
+
+def origin_fields(*, signed: bool = False) -> list[T.StructField]:
     """The fields of `_origin`: they are the same for a table that is read by its versions."""
+    added = [T.StructField("change", T.IntegerType()), T.StructField("identity", T.StringType())] if signed else []
     numbers = [T.StructField(name, T.LongType()) for name in ("unit", "position")]
     times = [T.StructField(name, T.TimestampType()) for name in ("written", "at")]
-    return [T.StructField("table", T.StringType()), *numbers, *times]
+    return [T.StructField("table", T.StringType()), *numbers, *times, *added]
 
 
 class UnitReader(OffsetReader):
@@ -186,7 +194,8 @@ class UnitReader(OffsetReader):
     @property
     def schema(self) -> T.StructType:
         """The origin, and the row itself as `payload`."""
-        return T.StructType([*origin_fields(), T.StructField("payload", self._columns)])
+        signed = bool(self._rows.sign)
+        return T.StructType([*origin_fields(signed=signed), T.StructField("payload", self._columns)])
 
     @property
     def rows_per_batch(self) -> int:
@@ -221,7 +230,8 @@ class UnitReader(OffsetReader):
         rows = self._rows
         table = delta.opened(rows.uri)
         files = storage.files_of(table)
-        names = list(dict.fromkeys((rows.unit, rows.written, rows.at, *rows.order, *self._columns.names)))
+        told = (name for name in (rows.unit, rows.written, rows.at, rows.sign, rows.copy) if name)
+        names = list(dict.fromkeys((*told, *rows.order, *self._columns.names)))
         parts = [self._within(read_columns(files, path, names), piece) for path in paths_since(table, rows, *piece)]
         if not any(part.num_rows for part in parts):
             return
@@ -233,9 +243,12 @@ class UnitReader(OffsetReader):
             "table": pa.array([self._table] * whole.num_rows),
             "unit": whole[""],
             "position": _positions(whole[""]),
-            "written": whole[rows.written],
+            "written": whole[rows.written] if rows.written else pa.nulls(whole.num_rows),
             "at": whole[rows.at],
         }
+        if rows.sign:
+            own = [name for name in (rows.at, rows.copy, *self._columns.names) if name]
+            origin |= {"change": whole[rows.sign], "identity": pa.array(_identities(whole.select(own)))}
         yield from batches(self.schema, {**origin, "payload": payload})
 
     def _within(self, rows: pa.Table, piece: Range) -> pa.Table:

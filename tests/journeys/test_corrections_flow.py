@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pandas as pd
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
+    Delivery,
     Derived,
     Files,
     Json,
+    JsonLines,
     Lake,
     Pipeline,
+    Selected,
+    SessionWindow,
     Stream,
     Table,
     Tumbling,
     Windowed,
+    WindowFunction,
     agg,
 )
 from streaming.audit.laws import audit
+from streaming.base import DeclarationError, SourceError
 from streaming.changes import publish
+from streaming.operations.erasure import Person, erase
+from streaming.operations.rebuild import rebuild
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
+from tests.streaming.changes.test_publishing import ECHOED
+from tests.support.delivering import reading, readings, visits
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import run
 from tidemark.testing import correct
@@ -82,10 +96,7 @@ def pass_through(spark: SparkSession, lake: Lake, *batches: list[dict[str, Any]]
 
 def current(lake: Lake, pipeline: Pipeline) -> list[tuple[Any, ...]]:
     (view,) = pipeline.views
-    rows = stored_rows(lake, pipeline, view)
-    assert rows is not None
-    columns = (*view.by, "window_start", *view.values)
-    return sorted(tuple(row[name] for name in columns) for row in Choice(rows).table().to_pylist())
+    return current_of(lake, pipeline, view)
 
 
 def start(instant: datetime, size: timedelta) -> datetime:
@@ -130,3 +141,134 @@ def test_one_late_order_corrects_minute_hour_and_day(spark: SparkSession, lake: 
     assert ("NL", T0, 2, 130, 110) in current(lake, CHAIN[1])
     assert current(lake, CHAIN[2]) == [(T0, 135, 110)] == expected(in_time + late, at(3600))
     assert broken(spark, lake) == []
+
+
+def test_a_window_whose_rows_are_all_taken_back_is_gone(spark: SparkSession, lake: Lake) -> None:
+    """A late order makes NL's minute expensive enough to leave the only window that counted it."""
+    cheap = replace(by_hour, name="cheap", where="revenue < 50", aggregates={"minutes": agg.count()})
+    pipelines = (CHAIN[0], Pipeline(minutes, (cheap,)))
+    for batch in ([order("NL", 5, 10), order("NL", 2 * 3600, 1)], [order("NL", 6, 90)]):
+        run(spark, lake, CHAIN[0], batch)
+        for pipeline in pipelines:
+            run(spark, lake, pipeline)
+            correct(spark, lake, pipeline.views[0], lambda: NOW)
+            publish(spark, lake, pipeline.views[0])
+        if batch[0]["amount"] == 10:
+            assert current(lake, pipelines[1]) == [("NL", T0, 1)]
+    assert current(lake, pipelines[1]) == []
+    assert [finding for finding in audit(spark, lake, pipelines[1]) if not finding.holds] == []
+
+
+def test_what_depends_on_single_rows_takes_those_that_stand(spark: SparkSession, lake: Lake) -> None:
+    best = WindowFunction(best_first, returns="place bigint, revenue bigint")
+    told = {"all": agg.collect("revenue"), "last": agg.last("revenue"), "different": agg.count_distinct("orders")}
+    once = replace(by_hour, name="once", aggregates={"minutes": agg.count()}, distinct=("orders",))
+    views = (
+        replace(by_hour, name="told", aggregates=told),
+        replace(by_hour, name="ranked", aggregates={}, function=best),
+        once,
+    )
+    follower = Pipeline(minutes, views)
+    for batch in (
+        [order("NL", 5, 10), order("NL", 70, 20), order("NL", 2 * 3600, 1)],
+        [order("NL", 71, 5), order("NL", 6, 1)],
+    ):
+        run(spark, lake, CHAIN[0], batch)
+        correct(spark, lake, by_minute, lambda: NOW)
+        publish(spark, lake, by_minute)
+        run(spark, lake, follower)
+        for view in views:
+            correct(spark, lake, view, lambda: NOW)
+            publish(spark, lake, view)
+    # 00:00 has 11 of two orders by now, 00:01 has 25 of two.
+    assert [row[2:] for row in current_of(lake, follower, views[0])] == [([11, 25], 25, 1)]
+    assert [row[2:] for row in current_of(lake, follower, views[1])] == [(1, 25), (2, 11)]
+    assert [row[2:] for row in current_of(lake, follower, views[2])] == [(1,)]
+    assert [finding for finding in audit(spark, lake, follower) if not finding.holds] == []
+
+
+def best_first(rows: pd.DataFrame) -> pd.DataFrame:
+    ordered = rows.sort_values("revenue", ascending=False)
+    return pd.DataFrame({"place": range(1, len(ordered) + 1), "revenue": ordered["revenue"].to_numpy()})
+
+
+def test_an_upstream_that_is_built_anew_tells_the_differences(spark: SparkSession, lake: Lake) -> None:
+    in_time = [order("NL", 5, 10), order("NL", 6, 500), order("NL", 70, 20), order("NL", 2 * 3600, 1)]
+    pass_through(spark, lake, in_time)
+    assert current(lake, CHAIN[2]) == [(T0, 530, 510)]
+    small = replace(by_minute, where="amount < 100")
+    rebuild(spark, lake, Pipeline(orders, (small,)), small, now=lambda: NOW)
+    for pipeline in CHAIN[1:]:
+        run(spark, lake, pipeline)
+        correct(spark, lake, pipeline.views[0], lambda: NOW)
+        publish(spark, lake, pipeline.views[0])
+    assert current(lake, CHAIN[2]) == [(T0, 30, 20)]
+
+
+def test_a_stream_of_what_an_erasure_told_anew_is_refused(spark: SparkSession, lake: Lake) -> None:
+    pass_through(spark, lake, [order("NL", 5, 10), order("DE", 6, 5), order("NL", 2 * 3600, 1)])
+    erase(spark, lake, CHAIN[0], Person.of("country=DE"), now=lambda: NOW)
+    with pytest.raises(SourceError, match="was built anew"):
+        run(spark, lake, CHAIN[1])
+
+
+@pytest.mark.parametrize("upstream", ["keyed", "sessions"])
+def test_any_operator_that_is_corrected_can_be_followed(spark: SparkSession, lake: Lake, upstream: str) -> None:
+    """A late reading changes what a function has emitted for its key, and joins two visits into one."""
+    of = ECHOED if upstream == "keyed" else visits
+    column = "value" if upstream == "keyed" else "readings"
+    clock = Derived() if upstream == "keyed" else BoundedOutOfOrderness("0 seconds")
+    stream = replace(minutes, name="followed", source=Table(of, what="current"), clock=clock)
+    stream = replace(stream, format=Json(f"id string, {column} bigint"))
+    totals = Windowed(
+        "totals", stream, Tumbling("1 minute"), {"rows": agg.count(), "total": agg.sum(column)}, by=("id",)
+    )
+    follower = Pipeline(stream, (totals,))
+    for batch in (
+        [reading("a", 1, 5), reading("a", 15, 7), reading("a", 400, 1), reading("a", 800, 1)],
+        [reading("a", 8, 2)],
+    ):
+        run(spark, lake, Pipeline(readings, (of,)), batch)
+        correct(spark, lake, of, lambda: NOW)
+        publish(spark, lake, of)
+        run(spark, lake, follower)
+        correct(spark, lake, totals, lambda: NOW)
+        publish(spark, lake, totals)
+    first = current_of(lake, follower, totals)[0]
+    # Three readings of the first minute, emitted one by one, or in one visit.
+    assert first[1:] == ((T0, 3, 14) if upstream == "keyed" else (T0, 1, 3))
+    assert [finding for finding in audit(spark, lake, follower) if not finding.holds] == []
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "sessions": (lambda: Pipeline(minutes, (replace(by_hour, window=SessionWindow("1 minute")),)), "shrink"),
+    "updates": (
+        lambda: Pipeline(minutes, (replace(by_hour, late="update", allowed_lateness="1 minute"),)),
+        "late='correct'",
+    ),
+    "selection": (lambda: Pipeline(minutes, (Selected("some", minutes, ("country",)),)), "selection"),
+    "delivery": (
+        lambda: Pipeline(minutes, (by_hour,), deliveries=(Delivery("out", minutes, JsonLines("out"), "rows"),)),
+        "take back",
+    ),
+    "table of it": (lambda: Table(minutes), "taken back"),
+    "clock": (lambda: replace(orders, clock=Derived()), "tells no watermark"),
+    "clock of sessions": (lambda: replace(minutes, source=Table(visits, what="current")), "tells no watermark"),
+    "delay": (lambda: Derived(delay="1 minute"), "delay"),
+    "side": (lambda: Table(by_minute, side="late", what="current"), "side"),
+    "circle": (lambda: replace(minutes, name="orders"), "follows itself"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_who_would_take_a_revision_for_an_event_is_refused(what: str) -> None:
+    declare, words = REFUSED[what]
+    with pytest.raises(DeclarationError, match=words):
+        declare()
+
+
+def current_of(lake: Lake, pipeline: Pipeline, view: Windowed) -> list[tuple[Any, ...]]:
+    rows = stored_rows(lake, pipeline, view)
+    assert rows is not None
+    columns = (*view.by, "window_start", *view.values)
+    return sorted(tuple(row[name] for name in columns) for row in Choice(rows).table().to_pylist())

@@ -7,6 +7,6 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.changes.looks import ChangePosition, Look, look_at
     from streaming.changes.publishing import Publishing, publish
-    from streaming.changes.together import note_together
+    from streaming.changes.together import Together, note_together
 
 make_front(__name__)

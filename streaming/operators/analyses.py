@@ -79,9 +79,8 @@ def _digest(*parts: object) -> str:
 
 
 def _read(lake: Lake, pipeline: Pipeline) -> dict[str, dict[str, Any]]:
-    text = storage.read_text(_uri(lake, pipeline))
-    document = {} if text is None else json.loads(text)
-    return {_STREAMS: document.get(_STREAMS, {}), _OPERATORS: document.get(_OPERATORS, {})}
+    document = storage.read_json(_uri(lake, pipeline)) or {}
+    return {name: document[name] if isinstance(document.get(name), dict) else {} for name in (_STREAMS, _OPERATORS)}
 
 
 def _uri(lake: Lake, pipeline: Pipeline) -> str:

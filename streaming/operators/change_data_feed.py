@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.tables import delta
@@ -9,12 +11,13 @@ from streaming.tables import delta
 _PROPERTY = {"delta.enableChangeDataFeed": "true"}
 
 
-def feed_changes(lake: Lake, pipeline: Pipeline) -> list[str]:
-    """Let readers of Delta's change data feed read the tables of a pipeline that declares it; returns which did not.
+def feed_changes(lake: Lake, pipeline: Pipeline, done: Collection[str] = ()) -> list[str]:
+    """Let readers of Delta's change data feed read the tables of a pipeline that declares it; returns which they can.
 
-    They can from the next commit of a table on. Its writer version becomes 4; its reader version stays. A commit that
-    replaces a day is read as all old rows of the day deleted and all new ones inserted, as the protocol has it for
-    commits without files of their own for changes (Delta protocol, Add CDC File).
+    They can from the next commit of a table on. Its writer version becomes 4; its reader version stays. A table with
+    reader features is left out, as delta-rs would add some that its readers may not know, and `done` are not looked at.
+    A commit that replaces a day is read as all old rows of the day deleted and all new ones inserted, as the protocol
+    has it for commits without files of their own for changes (Delta protocol, Add CDC File).
     """
     if not pipeline.change_data_feed:
         return []
@@ -25,8 +28,14 @@ def feed_changes(lake: Lake, pipeline: Pipeline) -> list[str]:
         for spec in (*operator.tables, *operator.published)
         if not spec.is_state
     ]
-    tables = [table for table in map(delta.open_table, uris) if table is not None]
-    without = [table for table in tables if not _PROPERTY.items() <= table.metadata().configuration.items()]
-    for table in without:
-        table.alter.set_table_properties(_PROPERTY)
-    return [table.table_uri for table in without]
+    fed = []
+    for uri in uris:
+        table = None if uri in done else delta.open_table(uri)
+        if table is None or delta.has_reader_features(table):
+            continue
+        for attempt in delta.attempts(table):
+            with attempt:
+                if not _PROPERTY.items() <= table.metadata().configuration.items():
+                    table.alter.set_table_properties(_PROPERTY)
+        fed.append(uri)
+    return fed

@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from streaming.base import DeclarationError, F, ReadError, counted, needs
 from streaming.declare import CURRENT, Operator, Pipeline, find_pipeline
@@ -170,8 +171,11 @@ def read(
         there = lake_as_of(there, of, str(as_of))
     if spark is not None:
         return _by_spark(spark, there, of, shown, what, where, columns, sort, limit)
-    rows = stored_rows(there, of, shown, what)
     title = f"{of.name}/{shown.name}: {what}"
+    try:
+        rows = stored_rows(there, of, shown, what)
+    except (DeltaError, FileNotFoundError) as error:
+        raise _gone(there, of, title, error) from error
     if rows is None:
         raise _not_stored(there, of, shown, what, title)
     try:
@@ -198,6 +202,17 @@ def _check_cut(as_of: str | int | None, spark: SparkSession | None) -> None:
             "spark.read.option('versionAsOf', version).format('delta').load(path).",
             field="spark",
         )
+
+
+def _gone(lake: Lake, pipeline: Pipeline, title: str, error: Exception) -> Exception:
+    """The error for a version of a cut that nobody can read any more; `error` itself where it is of the newest one."""
+    if lake.versions is None:
+        return error
+    return ReadError(
+        f"the version of {title} that belongs to the others is not there any more: {error}.",
+        f"Run `tidemark run {pipeline.name}`, which names newer ones, or read without cut=True.",
+        pipeline=pipeline.name,
+    )
 
 
 def _at_cut(lake: Lake, pipeline: Pipeline) -> Lake:
@@ -271,7 +286,7 @@ def _not_stored(
         places = tuple(uri.removeprefix(f"{lake.root.rstrip('/')}/") for uri in lake.versions)
         return ReadError(
             f"no version of {title} is among those that belong together, which are of: {', '.join(places)}.",
-            "Read it without cut=True; of an operator that is paused, first let it go on.",
+            f"Read it without cut=True, or run `tidemark run {pipeline.name}`, so that all operators meet again.",
             operator=operator.name,
             value=what,
             choices=places,

@@ -76,11 +76,13 @@ class OperatorTable(LakeTable):
 
 @dataclass(frozen=True)
 class ReportTable(LakeTable):
-    """The rows of a section of a report, as they were published last."""
+    """The rows of a section of a report at the version that was published last; a later one may not be."""
+
+    version: int
 
     def rows(self, lake: Lake) -> StoredRows | None:
-        """The rows as they were published; None where nothing is."""
-        table = delta.open_table(lake.report(self.name[-1]))
+        """The rows as they were published."""
+        table = delta.open_table(lake.report(self.name[-1]), self.version)
         return None if table is None else StoredRows.of(table)
 
     @property
@@ -102,9 +104,16 @@ def lake_tables(lake: Lake, pipelines: Iterable[Pipeline]) -> dict[Name, LakeTab
             for what in names_of_pipeline(lake, pipeline, stream):
                 within = place if what in _OF_STREAM else (pipeline.name,)
                 tables.append(OperatorTable((*within, what), pipeline, operator, what))
-    published = (name for name in sorted(storage.folders(lake.path(_REPORTS))) if delta.exists(lake.report(name)))
-    tables += (ReportTable((_REPORTS, name)) for name in published)
+    tables += (ReportTable((_REPORTS, section), version) for section, version in _published(lake).items())
     return {tuple(part.lower() for part in table.name): table for table in tables}
+
+
+def _published(lake: Lake) -> dict[str, int]:
+    """The version of each section that the publications of the reports name."""
+    folder = lake.path(_REPORTS)
+    files = sorted(name for name in storage.files_in(folder) if name.endswith(".json"))
+    documents = [storage.read_json(f"{folder}/{name}") or {} for name in files]
+    return {section: version for each in documents for section, version in each.get("versions", {}).items()}
 
 
 class LakeDatabase:

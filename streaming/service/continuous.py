@@ -201,8 +201,9 @@ class Continuous(Observer):
         while not self._delivered.is_set():
             news.clear()
             began = monotonic()
-            self._run.publish(publishing)
-            self._written.set()
+            if self._run.publish(publishing):
+                self._run.together.see(publishing.operator)
+                self._written.set()
             self._delivered.wait(min(_MOST_PUBLISHING * (monotonic() - began), _LOOKED_AT_EVERY))
             news.wait(_LOOKED_AT_EVERY)
 

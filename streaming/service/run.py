@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import BATCH, ORIGIN, DeclarationError, FunctionError, StreamingError, names_in
-from streaming.changes import Publishing, note_together
+from streaming.changes import Publishing, Together
 from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
@@ -59,6 +59,8 @@ class Run:
         self.followed = _Positions()
         self._failing_rows: dict[tuple[str, int, str], str | None] = {}
         self.publishing = tuple(Publishing(lake, each) for each in pipeline.operators if each.published)
+        self.together = Together(lake, pipeline)
+        self._fed: set[str] = set()
         self.unpublished: dict[str, StreamingError] = {}
         """Why what is current of an operator could not be published, by its name; each look tries again."""
         self.deliveries = Delivering(spark, lake, pipeline, observer)
@@ -163,7 +165,7 @@ class Run:
                 self._pauses.check(runtime)
         for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
             widen_log(self.spark, self.lake, stream)
-        feed_changes(self.lake, self.pipeline)
+        self._feed_changes()
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.
@@ -172,6 +174,7 @@ class Run:
         """
         if taken := self._pauses.take_over(runtime):
             self.followed.forget(runtime.operator.name)
+            self._fed.clear()
         return taken
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:
@@ -232,23 +235,24 @@ class Run:
         for runtime in filter(self.goes_on, self.operators):
             self._besides(runtime, runtime.catch_up)
 
-    def publish(self, publishing: Publishing) -> None:
-        """Publish what is current of an operator that is not paused.
+    def publish(self, publishing: Publishing) -> bool:
+        """Publish what is current of an operator that is not paused; tells if any of it has changed.
 
         Nothing stops where that fails, as the next look finds whatever this one has not told.
         """
         name = publishing.operator.name
         if name in self.paused:
-            return
+            return False
         try:
             with pausing(publishing.operator):
-                publishing.publish(self.spark)
+                has_changed = publishing.publish(self.spark)
         except Paused as failed:
             if str(self.unpublished.get(name)) != str(failed.reason):
                 _log.warning("what is current of %r could not be published: %s", name, failed.reason)
             self.unpublished[name] = failed.reason
-        else:
-            self.unpublished.pop(name, None)
+            return False
+        self.unpublished.pop(name, None)
+        return has_changed
 
     def publish_all(self) -> None:
         """Publish what is current of all operators."""
@@ -257,13 +261,16 @@ class Run:
         self.note_together()
 
     def note_together(self) -> None:
-        """Write down which versions of the tables belong together; nothing stops where that fails."""
-        reasons = {name: str(why) for name, why in self.paused.items()}
+        """Write down which versions of the tables belong together, and let new tables have what is declared of all."""
+        self.together.note({name: str(why) for name, why in self.paused.items()})
+        self._feed_changes()
+
+    def _feed_changes(self) -> None:
+        """Turn on the change data feed of tables that have come since; where that fails, the next look tries again."""
         try:
-            feed_changes(self.lake, self.pipeline)
-            note_together(self.lake, self.pipeline, reasons)
+            self._fed.update(feed_changes(self.lake, self.pipeline, self._fed))
         except (StreamingError, DeltaError, OSError) as failed:
-            _log.warning("what belongs together of %r could not be written down: %s", self.pipeline.name, failed)
+            _log.warning("the change data feed of %r could not be turned on: %s", self.pipeline.name, failed)
 
     def _failing_row(self, runtime: OperatorRuntime, step: Step, expression: str) -> str | None:
         """Looked for once, however often the step is tried again: that reads the logs."""

@@ -94,6 +94,8 @@ class TableAbout:
 
 
 NOTHING_SAID = TableAbout()
+_SAID = {"comment", "tidemark.unit"}
+"""The metadata of columns that are the platform's to write and to empty."""
 
 
 def exists(uri: str) -> bool:
@@ -199,19 +201,40 @@ def create(
 
 
 def describe(uri: str, about: TableAbout) -> bool:
-    """Bring what an existing table says of its columns up to date; tells if any of it was older."""
+    """Bring what an existing table says of its columns up to date; tells if any of it was older.
+
+    What is not said any more is empty from then on, as delta-rs takes no metadata away. A table with reader features
+    keeps its properties: delta-rs would add features that its readers may not know.
+    """
     table = opened(uri)
-    there = {field.name: field.metadata for field in table.schema().fields}
-    said = {name: about.columns[name] for name in there if name in about.columns}
-    older = {name: told for name, told in said.items() if not told.items() <= there[name].items()}
-    for name, told in older.items():
-        table.alter.set_column_metadata(name, dict(told))
-    properties = {
-        name: text for name, text in about.properties.items() if table.metadata().configuration.get(name) != text
+    changed = False
+    for attempt in attempts(table):
+        with attempt:
+            there = {field.name: field.metadata for field in table.schema().fields}
+            for name, told in _untold(there, about.columns).items():
+                table.alter.set_column_metadata(name, told)
+                changed = True
+            kept = table.metadata().configuration
+            key = {KEY: ", ".join(about.key)} if about.key or KEY in kept else {}
+            if not key.items() <= kept.items() and not has_reader_features(table):
+                table.alter.set_table_properties(key, raise_if_not_exists=False)
+                changed = True
+    return changed
+
+
+def _untold(there: Mapping[str, Mapping[str, Any]], said: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """By column what is to be written, of those whose metadata are `there` and of which something else is `said`."""
+    wanted = {
+        name: {**dict.fromkeys(_SAID & metadata.keys(), ""), **said[name]}
+        for name, metadata in there.items()
+        if name in said
     }
-    if properties:
-        table.alter.set_table_properties(properties, raise_if_not_exists=False)
-    return bool(older or properties)
+    return {name: told for name, told in wanted.items() if not told.items() <= there[name].items()}
+
+
+def has_reader_features(table: DeltaTable) -> bool:
+    """True if only readers that know certain features can read an open table, such as instants without a time zone."""
+    return table.protocol().min_reader_version >= 3
 
 
 def _with_metadata(schema: T.StructType, columns: Mapping[str, Mapping[str, Any]]) -> T.StructType:

@@ -6,11 +6,11 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from streaming.base import FrozenMapping
 from streaming.lake import Lake, Named
-from streaming.tables.storage import read_text, replace_bytes
+from streaming.tables.storage import read_json, replace_bytes
 
 _FORMAT = 1
 
@@ -31,12 +31,11 @@ class Manifest:
     @classmethod
     def read(cls, lake: Lake, pipeline: Named) -> Self | None:
         """The one that was written last; None where there is none, or a later release wrote it in another format."""
-        text = read_text(lake.manifest(pipeline))
-        document: dict[str, Any] = {} if text is None else json.loads(text)
-        if document.get("format") != _FORMAT:
+        document = read_json(lake.manifest(pipeline)) or {}
+        parts = [document.get(name) for name in ("through", "versions", "without")]
+        if document.get("format") != _FORMAT or not all(isinstance(part, dict) for part in parts):
             return None
-        parts = (document["through"], document["versions"], document["without"])
-        return cls(*(FrozenMapping(part) for part in parts))
+        return cls(*(FrozenMapping(part) for part in parts if part is not None))
 
     def write(self, lake: Lake, pipeline: Named) -> None:
         """Put it in place of the one there is, whole."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -61,6 +62,15 @@ def read_text(uri: str) -> str | None:
     """The text of a small file, or None where there is none."""
     content = read_bytes(uri)
     return None if content is None else content.decode()
+
+
+def read_json(uri: str) -> dict[str, Any] | None:
+    """The object in a small JSON file; None where there is none, or only a part of it, as after a loss of power."""
+    try:
+        document = json.loads(read_text(uri) or "null")
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def lines(uri: str) -> Iterator[str] | None:
@@ -156,6 +166,14 @@ def folders(uri: str) -> Iterator[str]:
     files, path = resolve(uri)
     for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
         if info.type == fs.FileType.Directory and not info.base_name.startswith((".", "_")):
+            yield info.base_name
+
+
+def files_in(uri: str) -> Iterator[str]:
+    """The names of the visible files directly in a folder; none where there is no folder."""
+    files, path = resolve(uri)
+    for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+        if info.type == fs.FileType.File and not info.base_name.startswith((".", "_")):
             yield info.base_name
 
 

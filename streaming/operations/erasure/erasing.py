@@ -26,7 +26,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
-from streaming.changes import Publishing
+from streaming.changes import Publishing, note_together, publish
 from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
@@ -129,6 +129,9 @@ def erase(
         for name in _savepoints_to_drop(lake, pipeline, with_savepoints):
             drop_savepoint(lake, pipeline, name)
         erasure = _proved(lake, pipeline, person, erasure, listener)
+        for operator in pipeline.operators:
+            publish(spark, lake, operator)
+        note_together(lake, pipeline)
         erasure = replace(erasure, done_at=now()).write(lake)
     return Erased(erasure, tuple(each.name for each in rebuilt), recipients, to_tell)
 

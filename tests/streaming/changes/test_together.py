@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, Pipeline, Selected
 from streaming.base import ReadError
-from streaming.changes import note_together, publish
+from streaming.changes import Together, note_together, publish
 from streaming.operations.erasure import Person, erase
 from streaming.operations.maintenance import maintain
+from streaming.operators import Progress, analysis_of
 from streaming.service.observer import Observer
 from streaming.service.run import Run
 from streaming.tables import Manifest
@@ -102,14 +104,50 @@ def test_versions_after_maintenance_can_be_read(spark: SparkSession, lake: Lake)
 
 def test_nothing_is_named_that_an_erasure_has_removed(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, FIRST)
+    before = manifest(lake)
     erase(spark, lake, SHOP, Person.of("id=b"), now=lambda: NOW)
-    assert Manifest.read(lake, SHOP) is None
-    with pytest.raises(ReadError, match=r"current\.json"):
-        total(lake)
-    for operator in (by_id, updated):
-        publish(spark, lake, operator)
-    note_together(lake, SHOP)
+    assert manifest(lake) != before
     assert {row["id"] for row in read(SHOP, by_id, cut=True, lake=lake).arrow().to_pylist()} == {"a"}
+    assert {row["id"] for row in rows_at(lake, "readings/log") if row["id"]} == {"a"}
+
+
+def test_operators_meet_where_they_have_been_at_different_times(spark: SparkSession, lake: Lake) -> None:
+    """```
+    by_id    0   1
+    kept           1   2        at no instant are both at the same batch
+    ```
+    """
+    of_view, of_kept = Pipeline(readings, (by_id,), name="one"), Pipeline(readings, (kept,), name="other")
+    together = Together(lake, Pipeline(readings, (by_id, kept), name="shop"))
+    run(spark, lake, of_view, FIRST, SECOND)
+    together.see(by_id)
+    run(spark, lake, of_kept)
+    together.see(kept)
+    # The view goes on alone, and only then the other one.
+    run(spark, lake, of_view, [reading("a", 90, 1)])
+    assert Progress.now(lake, by_id).through != Progress.now(lake, kept).through
+    assert together.note() is not None
+    assert manifest(lake).through == {"readings": 1}
+    assert len(rows_at(lake, "readings/kept")) == 5
+    assert len({row["_batch"] for row in rows_at(lake, "readings/log")}) == 2
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]", '{"format": 1}', '{"format": 1, "through": 3}'])
+def test_a_file_that_a_loss_of_power_has_left_is_none(lake: Lake, left: str) -> None:
+    place = Path(lake.manifest(SHOP))
+    place.parent.mkdir(parents=True)
+    place.write_text(left)
+    (place.parent / "analyses.json").write_text(left)
+    assert Manifest.read(lake, SHOP) is None
+    assert analysis_of(lake, SHOP, by_id) is None
+
+
+def test_a_version_that_is_gone_is_told_with_the_way_out(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    last = manifest(lake)
+    replace(last, versions={place: number + 100 for place, number in last.versions.items()}).write(lake, SHOP)
+    with pytest.raises(ReadError, match="tidemark run shop"):
+        total(lake)
 
 
 def test_paused_operators_are_left_out_by_name(spark: SparkSession, lake: Lake) -> None:

@@ -143,6 +143,7 @@ def test_one_late_order_corrects_minute_hour_and_day(spark: SparkSession, lake: 
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_window_whose_rows_are_all_taken_back_is_gone(spark: SparkSession, lake: Lake) -> None:
     """A late order makes NL's minute expensive enough to leave the only window that counted it."""
     cheap = replace(by_hour, name="cheap", where="revenue < 50", aggregates={"minutes": agg.count()})
@@ -159,6 +160,7 @@ def test_a_window_whose_rows_are_all_taken_back_is_gone(spark: SparkSession, lak
     assert [finding for finding in audit(spark, lake, pipelines[1]) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_what_depends_on_single_rows_takes_those_that_stand(spark: SparkSession, lake: Lake) -> None:
     best = WindowFunction(best_first, returns="place bigint, revenue bigint")
     told = {"all": agg.collect("revenue"), "last": agg.last("revenue"), "different": agg.count_distinct("orders")}
@@ -192,6 +194,7 @@ def best_first(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"place": range(1, len(ordered) + 1), "revenue": ordered["revenue"].to_numpy()})
 
 
+@pytest.mark.long
 def test_an_upstream_that_is_built_anew_tells_the_differences(spark: SparkSession, lake: Lake) -> None:
     in_time = [order("NL", 5, 10), order("NL", 6, 500), order("NL", 70, 20), order("NL", 2 * 3600, 1)]
     pass_through(spark, lake, in_time)
@@ -212,6 +215,7 @@ def test_a_stream_of_what_an_erasure_told_anew_is_refused(spark: SparkSession, l
         run(spark, lake, CHAIN[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("upstream", ["keyed", "sessions"])
 def test_any_operator_that_is_corrected_can_be_followed(spark: SparkSession, lake: Lake, upstream: str) -> None:
     """A late reading changes what a function has emitted for its key, and joins two visits into one."""

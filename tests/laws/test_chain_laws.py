@@ -65,7 +65,8 @@ class Level:
     def value(self, rows: Sequence[tuple[float, int]]) -> int:
         """By hand: over rows in the order of their time."""
         values = [value for _, value in sorted(rows)]
-        return {"sum": sum, "max": max, "count": len, "different": lambda of: len({*of})}[self.kind](values)
+        by_hand: dict[str, Callable[[Sequence[int]], int]] = {"sum": sum, "max": max, "count": len}
+        return len({*values}) if self.kind == "different" else by_hand[self.kind](values)
 
     @property
     def aggregate(self) -> Any:
@@ -165,7 +166,7 @@ def quiet(spark: SparkSession, lake: Lake, pipelines: Sequence[Pipeline]) -> Non
         publish(spark, lake, pipeline.views[0])
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_current_of_the_last_view_is_a_batch_over_the_first_log(
     spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_run_ends_with_versions_that_belong_together(spark: SparkSession, lake
     assert len(rows_at(lake, "readings/kept")) == 5
 
 
+@pytest.mark.long
 def test_an_operator_that_has_followed_less_keeps_the_versions_of_before(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, FIRST)
     before = manifest(lake)
@@ -93,6 +94,7 @@ def test_a_correction_is_read_once_it_is_published(spark: SparkSession, lake: La
     assert total(lake) == total(lake, updated) == 15
 
 
+@pytest.mark.long
 def test_versions_after_maintenance_can_be_read(spark: SparkSession, lake: Lake) -> None:
     for batch in (FIRST, SECOND, [reading("a", 81, 4)]):
         run(spark, lake, SHOP, batch)
@@ -102,6 +104,7 @@ def test_versions_after_maintenance_can_be_read(spark: SparkSession, lake: Lake)
         rows_at(lake, place)
 
 
+@pytest.mark.long
 def test_nothing_is_named_that_an_erasure_has_removed(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, FIRST)
     before = manifest(lake)
@@ -150,6 +153,7 @@ def test_a_version_that_is_gone_is_told_with_the_way_out(spark: SparkSession, la
         total(lake)
 
 
+@pytest.mark.long
 def test_paused_operators_are_left_out_by_name(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, FIRST)
     run(spark, lake, Pipeline(readings, (by_id, kept), name="shop"), SECOND)

@@ -143,7 +143,8 @@ def drawn(chance: random.Random) -> tuple[list[Level], list[Rows]]:
     levels = []
     for size in chance.choice(SIZES)[: chance.choice((2, 3))]:
         slide = size if chance.random() < 0.7 else size // 2
-        levels.append(Level(size, slide, chance.choice(kinds)))
+        # The second level would not tell by a maximum whether a smaller row was taken back.
+        levels.append(Level(size, slide, chance.choice(kinds if len(levels) != 1 else ("sum", "count"))))
     until, batches = 0.0, []
     for _ in range(4):
         until += chance.choice((60, 200, 400))
@@ -153,8 +154,9 @@ def drawn(chance: random.Random) -> tuple[list[Level], list[Rows]]:
                 for _ in range(6)
             ]
         )
-    # Closes everything before it, at every level.
-    batches.append([("a", until + 1500, 1)])
+    batches[0].append(("a", 5.0, 1))
+    # Closes everything before it at every level; and whatever was drawn, a result is taken back then.
+    batches += [[("a", until + 1500, 1)], [("a", 5.5, 50)]]
     return levels, batches
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ _MOST_WAITING = 1_000
 _SENT_WITHIN = 3.0
 _WARNED_EVERY = 60.0
 _REJECTED = "_rejected"
+_USER_INFO = re.compile(r"(?<=//)[^/\s]*@")
 
 _log = logging.getLogger("tidemark")
 
@@ -124,7 +126,7 @@ class LineageSender:
                 client.emit(make())
             # Whatever the transport or the storage of a table raises: lineage must not end what it tells of.
             except Exception as error:
-                self._lose(f"{type(error).__name__}: {error}")
+                self._lose(_told(error))
         if client is not None:
             with suppress(Exception):
                 client.close(_SENT_WITHIN)
@@ -341,10 +343,15 @@ def _begun(
         run = LineageRun(sender, pipeline, tuple(jobs()), processing, now)
     # A source or target of somebody's own may raise anything when it is asked where it is.
     except Exception as error:
-        _log.warning("no lineage of %s is sent: %s: %s", pipeline.name, type(error).__name__, error)
+        _log.warning("no lineage of %s is sent: %s", pipeline.name, _told(error))
         return None
     run.start()
     return run
+
+
+def _told(error: Exception) -> str:
+    """An error as a warning tells it: without user and password of the URLs in it, such as that of a transport."""
+    return f"{type(error).__name__}: {_USER_INFO.sub('', str(error))}"
 
 
 def _sender() -> LineageSender | None:

@@ -212,15 +212,33 @@ def test_a_server_that_is_away_holds_up_nothing_and_what_it_missed_is_counted(
     assert sum("lineage is not sent, which stops nothing" in line for line in caplog.messages) == 1
 
 
-def test_events_of_a_run_arrive_at_a_server(lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def to_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Events go to a URL from now on, and to no file."""
     for name in ("TYPE", "LOG_FILE_PATH", "APPEND"):
         monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__{name}")
+    monkeypatch.setenv("OPENLINEAGE_URL", url)
+    # What its client makes of the variable, which it writes to the environment itself.
+    for name in ("TYPE", "URL"):
+        monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}", "")
+        monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}")
+
+
+def test_user_and_password_of_the_transport_are_in_no_warning(
+    lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with http_server() as server:
-        monkeypatch.setenv("OPENLINEAGE_URL", server.url.removesuffix("/rows"))
-        # What its client makes of the variable, which it writes to the environment itself.
-        for name in ("TYPE", "URL"):
-            monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}", "")
-            monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}")
+        server.answer = lambda _: 401
+        to_server(monkeypatch, server.url.removesuffix("/rows").replace("//", "//acme:s3cr3t@"))
+        stream = StreamLineage(lake, of_beats, lambda: at(0))
+        stream.begin(7)
+        stream.close()
+    assert "HTTPError: 401 Client Error" in caplog.text
+    assert "127.0.0.1" in caplog.text and "acme" not in caplog.text and "s3cr3t" not in caplog.text
+
+
+def test_events_of_a_run_arrive_at_a_server(lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_server() as server:
+        to_server(monkeypatch, server.url.removesuffix("/rows"))
         stream = StreamLineage(lake, of_beats, lambda: at(0))
         stream.begin(7)
         stream.end("COMPLETE")

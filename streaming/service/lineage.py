@@ -23,12 +23,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from streaming.base import RELEASE, MissingExtra, T, interval, needs, utc_now
+from streaming.base import RELEASE, MissingExtra, interval, needs, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake, Settings
 from streaming.service.lineage_jobs import LineageJob, LineageTable, jobs_of
 from streaming.service.status import PROCESS, ControlFolder, ProcessStatus
-from streaming.tables import delta
+from streaming.tables import delta, sql_type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -415,9 +415,9 @@ def _facets(table: LineageTable) -> dict[str, Any]:
 
 
 def _types_in(stored: DeltaTable) -> dict[str, str | None]:
-    """The columns of a table as it is, with the names that Spark has for their types."""
-    schema = T.StructType.fromJson(json.loads(stored.schema().to_json()))
-    return {field.name: field.dataType.simpleString() for field in schema.fields}
+    """The columns of a table as it is, with the names that SQL has for their types."""
+    fields: list[dict[str, Any]] = json.loads(stored.schema().to_json())["fields"]
+    return {each["name"]: sql_type(each["type"]) for each in fields}
 
 
 def _statistics(counts: JobCounts) -> dict[str, Any]:

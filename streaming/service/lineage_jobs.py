@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from streaming.base import Dataset, dataset_at, names_in
 from streaming.declare import (
     CHANGES,
-    CURRENT,
     DEAD,
     ColumnSpec,
     Delivery,
@@ -147,8 +146,7 @@ def _logs(lake: Lake, streams: Iterable[Stream]) -> tuple[LineageTable, ...]:
 
 def _table_of(lake: Lake, operator: Operator, suffix: str, description: str = "") -> LineageTable:
     logs = {stream.name: dataset_at(lake.log(stream)) for stream in operator.reads}
-    # A change is of a result that is or was current, and has its columns.
-    columns = operator.columns_of(CURRENT if suffix == CHANGES else suffix)
+    columns = operator.columns_of(suffix)
     origins = {
         spec.name: tuple((log, column) for stream, column in spec.of if (log := logs.get(stream)) is not None)
         for spec in columns

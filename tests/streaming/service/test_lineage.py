@@ -126,6 +126,8 @@ def test_a_correction_publishes_what_is_current_and_says_so() -> None:
         f"/lake/beats/by_id_{suffix}" for suffix in ("corrections", "changes", "current")
     ]
     assert {column for _, column in job.writes[0].origins["sum"]} == {"value"}
+    _, changes, current = ({column.name for column in table.columns} for table in job.writes)
+    assert changes - current == {"_change", "_clock"}
 
 
 def test_an_enrichment_reads_its_log_and_the_table_in_which_it_looks_up() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Any
 
 import pytest
@@ -207,7 +209,8 @@ def test_a_server_that_is_away_holds_up_nothing_and_what_it_missed_is_counted(
         stream.end("COMPLETE")
         # Of six events one is being sent and two wait, once the thread has taken the first.
         waiting.until(lambda: sender.lost == 3, "told that the queue is full")
-        sender.close(within=0.01)
+        monkeypatch.setattr(lineage, "_ALL_SENT_WITHIN", 0.01)
+        sender.close()
         assert sender.lost == 6
         answered.set()
     assert "events were not sent" in caplog.text
@@ -247,6 +250,44 @@ def test_events_of_a_run_arrive_at_a_server(lake: Lake, told_to: Path, monkeypat
         stream.close()
         events: list[Any] = [posted.rows for posted in server.taken]
     assert Told.of(events).kinds("beats.by_id") == ["START", "COMPLETE"]
+
+
+def test_each_table_is_opened_once_for_an_event_of_all_jobs_and_the_end_of_the_pipeline_is_told_first(
+    lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_table(uri: str) -> None:
+        opened.append(uri)
+
+    monkeypatch.setattr(lineage.delta, "open_table", open_table)
+    stream = StreamLineage(lake, of_beats, lambda: at(0))
+    stream.begin(7)
+    stream.end("COMPLETE")
+    stream.close()
+    assert Counter(opened)[lake.log(beats)] == 2
+    assert set(Counter(opened).values()) == {2}
+    ends = [event["job"]["name"] for event in Told.in_file(told_to).events if event["eventType"] == "COMPLETE"]
+    assert ends == ["beats", "beats.log", "beats.by_id"]
+
+
+def test_the_end_of_a_run_waits_longer_the_more_events_wait(
+    lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sending them takes longer than is waited for one alone."""
+
+    def answer(posted: object) -> int:
+        sleep(0.45)
+        return 200
+
+    with http_server() as server:
+        server.answer = answer
+        to_server(monkeypatch, server.url.removesuffix("/rows"))
+        stream = StreamLineage(lake, pipeline, lambda: at(0))
+        stream.begin(7)
+        stream.end("COMPLETE")
+        stream.close()
+        assert len(server.taken) == 8
 
 
 def test_nothing_is_sent_where_openlineage_is_not_configured_or_not_installed(

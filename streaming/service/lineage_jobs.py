@@ -18,6 +18,7 @@ from streaming.declare import (
 )
 from streaming.lake import Lake
 from streaming.service.query_errors import ingest_query
+from streaming.sinks import DeltaTable
 
 Origins = tuple[tuple[Dataset, str], ...]
 """Columns of datasets from which one column is computed."""
@@ -27,8 +28,8 @@ Origins = tuple[tuple[Dataset, str], ...]
 class LineageTable:
     """A dataset, and what the declaration says of it.
 
-    `table` is where a Delta table lies, empty for anything else. `columns` have names, types and meanings, and
-    `origins` those columns of what the job reads from which one is computed, by its name.
+    `table` is where a Delta table lies whose version is told, empty for anything else. `columns` have names, types and
+    meanings, and `origins` those columns of what the job reads from which one is computed, by its name.
     """
 
     dataset: Dataset
@@ -121,12 +122,13 @@ def _delivery(lake: Lake, pipeline: Pipeline, delivery: Delivery) -> LineageJob:
         for name, expression in delivery.selected.items()
     }
     columns = tuple(ColumnSpec(name, "") for name in delivery.selected)
+    table = lake.path(delivery.to.uri) if isinstance(delivery.to, DeltaTable) else ""
     return LineageJob(
         f"{pipeline.name}.{delivery.name}",
         delivery.name,
         delivery.description or f"Delivery {delivery.name} of {delivery.of.name}.",
         reads,
-        tuple(LineageTable(dataset, "", columns, origins) for dataset in delivery.to.datasets(lake)),
+        tuple(LineageTable(dataset, table, columns, origins) for dataset in delivery.to.datasets(lake)),
     )
 
 

@@ -12,10 +12,12 @@ from threading import Event
 from time import sleep
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from streaming import Delivery, DimensionLookup, Enriched, JsonLines, Lake, Pipeline, agg
+from streaming import Delivery, DeltaTable, DimensionLookup, Enriched, JsonLines, Lake, Pipeline, agg
 from streaming.base import Dataset, QueryFailed, SettingsError
 from streaming.lake import Settings
 from streaming.operations.rebuild import rebuild
@@ -140,6 +142,17 @@ def test_an_enrichment_reads_its_log_and_the_table_in_which_it_looks_up() -> Non
         Dataset("file", "/lake/beats/log"),
         Dataset("s3://bucket", "rooms"),
     ]
+
+
+def test_a_delta_table_that_is_delivered_to_is_told_with_its_version_and_types(lake: Lake, told_to: Path) -> None:
+    write_deltalake(lake.path("out/sums"), pa.table({"who": ["a"], "n": pa.array([2], pa.int64())}))
+    sent = Delivery("sent", by_id, DeltaTable("out/sums"), select={"who": "id", "n": "beats"})
+    stream = StreamLineage(lake, Pipeline(beats, (by_id,), deliveries=(sent,)), lambda: at(0))
+    stream.begin(7)
+    stream.close()
+    facets = Told.in_file(told_to).output("beats.sent", "out/sums")["facets"]
+    assert facets["version"]["datasetVersion"] == "0"
+    assert {field["name"]: field["type"] for field in facets["schema"]["fields"]} == {"who": "string", "n": "bigint"}
 
 
 def status(rows: int, rejected: int, pid: int = 7) -> ProcessStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-from deltalake.schema import ArrayType, MapType, StructType
 
 from platform_assets.lineage import Lineage, lineage_metadata
 from streaming import Lake, Stream
@@ -17,9 +17,7 @@ from streaming.declare import Operator
 from streaming.log import head
 from streaming.operators import runtime_of
 from streaming.service import skew_of
-from streaming.tables import delta
-
-_SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+from streaming.tables import delta, sql_type
 
 
 def place_metadata(uri: str) -> dict[str, Any]:
@@ -39,7 +37,8 @@ def table_metadata(uri: str, lineage: Lineage | None = None) -> dict[str, Any]:
     if table is None:
         return place_metadata(uri)
     counts = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
-    columns = [dg.TableColumn(field.name, _type_name(field.type)) for field in table.schema().fields]
+    fields: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
+    columns = [dg.TableColumn(each["name"], sql_type(each["type"])) for each in fields]
     return {
         **place_metadata(uri),
         **lineage_metadata(lineage or {}),
@@ -102,14 +101,3 @@ def counted(what: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
     """A two-column table of counts."""
     rows = "\n".join(f"| {name} | {count:,} |" for name, count in counts.items())
     return dg.MetadataValue.md(f"| {what} | count |\n|---|---:|\n{rows}" if counts else "none")
-
-
-def _type_name(type_: Any) -> str:
-    match type_:
-        case StructType():
-            return f"struct<{', '.join(f'{field.name}: {_type_name(field.type)}' for field in type_.fields)}>"
-        case ArrayType():
-            return f"array<{_type_name(type_.element_type)}>"
-        case MapType():
-            return f"map<{_type_name(type_.key_type)}, {_type_name(type_.value_type)}>"
-    return _SQL_NAMES.get(type_.type, type_.type)

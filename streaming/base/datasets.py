@@ -35,8 +35,9 @@ def dataset_at(location: str) -> Dataset | None:
         return None
     if parts.scheme == "file":
         return Dataset(f"file://{host}" if host else "file", path or "/")
-    if parts.scheme in _KEYS and parts.netloc:
-        return Dataset(f"{_KEYS[parts.scheme]}://{parts.netloc}", path.lstrip("/") or "/")
+    bucket = parts.netloc.rpartition("@")[2]
+    if parts.scheme in _KEYS and bucket:
+        return Dataset(f"{_KEYS[parts.scheme]}://{bucket}", path.lstrip("/") or "/")
     if parts.scheme in _PATHS and host:
         container = f"{parts.username}@" if parts.username and parts.scheme[:4] in ("abfs", "wasb") else ""
         return Dataset(f"{parts.scheme}://{container}{host}{port}", path or "/")

@@ -7,16 +7,14 @@ person may read: logs, the tables of operators but for their state, changes, wha
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltalake import DeltaTable
 
-from streaming.base import CLOCK, SIGN, FrozenMapping
+from streaming.base import FrozenMapping
 from streaming.declare import (
-    CHANGES,
     CURRENT,
     DEAD,
     SUBSCRIPTIONS,
@@ -28,16 +26,13 @@ from streaming.declare import (
     log_columns,
 )
 from streaming.lake import Lake
-from streaming.tables import delta, location
+from streaming.tables import delta, location, sql_type
 
 OWN = "tidemark."
 """The beginning of the names of properties that are ours; those of others in a catalog are never touched."""
 
 LAKE, PIPELINE, OWNER, KEY = f"{OWN}lake", f"{OWN}pipeline", f"{OWN}owner", f"{OWN}key"
 """Properties of each table registered from here: URI of the lake, pipeline, its owner, columns of the table's key."""
-
-_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-"""The names of types in SQL, where a Delta schema has others."""
 
 _DEAD_LETTERS = {
     "generation": "The generation of the delivered table that the row is of.",
@@ -161,18 +156,9 @@ def _of_operator(lake: Lake, operator: Operator) -> Iterator[_Published]:
             operator.table_name(table.suffix),
             lake.table(operator, table.suffix),
             _about(operator, table),
-            columns_of_table(operator, table.suffix),
+            operator.columns_of(table.suffix),
             _key_of(operator, table.suffix),
         )
-
-
-def columns_of_table(operator: Operator, suffix: str) -> tuple[ColumnSpec, ...]:
-    """The columns of a table of an operator, also of its changes, which have those of what is current and their own."""
-    if suffix != CHANGES:
-        return operator.columns_of(suffix)
-    sign = ColumnSpec(SIGN, "1 for a result that is there from this revision on, -1 for one that is not any more.")
-    clock = ColumnSpec(CLOCK, "The watermark of the operator at the look that has found the change.")
-    return (*operator.columns_of(CURRENT), sign, clock)
 
 
 def _key_of(operator: Operator, suffix: str) -> Sequence[str]:
@@ -211,29 +197,6 @@ def _entry(lake: Lake, pipeline: Pipeline, schema: str, published: _Published, t
         pipeline.owner,
         FrozenMapping(properties),
     )
-
-
-def sql_type(kind: str | Mapping[str, Any]) -> str:
-    """Spark's SQL for a type of a Delta schema, in lower case: `bigint`, `struct<path:string,position:bigint>`.
-
-    Source: "Schema Serialization Format" of Delta's protocol.
-    """
-    if isinstance(kind, str):
-        return _NAMES.get(kind, kind)
-    match kind["type"]:
-        case "array":
-            return f"array<{sql_type(kind['elementType'])}>"
-        case "map":
-            return f"map<{sql_type(kind['keyType'])},{sql_type(kind['valueType'])}>"
-        case "struct":
-            fields = (f"{_quoted(each['name'])}:{sql_type(each['type'])}" for each in kind["fields"])
-            return f"struct<{','.join(fields)}>"
-    return str(kind["type"])
-
-
-def _quoted(name: str) -> str:
-    """A name of a field as SQL reads it."""
-    return name if re.fullmatch(r"\w+", name, re.ASCII) else f"`{name.replace('`', '``')}`"
 
 
 def _about(operator: Operator, table: TableSpec) -> str:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import Full, Queue
 from threading import Event, Lock, Thread
@@ -22,12 +23,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from streaming.base import RELEASE, MissingExtra, T, interval, needs, utc_now
+from streaming.base import RELEASE, MissingExtra, interval, needs, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake, Settings
 from streaming.service.lineage_jobs import LineageJob, LineageTable, jobs_of
 from streaming.service.status import PROCESS, ControlFolder, ProcessStatus
-from streaming.tables import delta
+from streaming.tables import delta, sql_type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -44,8 +45,13 @@ Processing = Literal["STREAMING", "BATCH"]
 
 _MOST_WAITING = 1_000
 _SENT_WITHIN = 3.0
+_EACH_SENT_WITHIN = 0.5
+_ALL_SENT_WITHIN = 15.0
 _WARNED_EVERY = 60.0
 _REJECTED = "_rejected"
+_USER_INFO = re.compile(r"(?<=//)[^/\s]*@")
+
+_OpenTable = Callable[[str], "DeltaTable | None"]
 
 _log = logging.getLogger("tidemark")
 
@@ -97,8 +103,9 @@ class LineageSender:
         except Full:
             self._lose("too many events wait to be sent")
 
-    def close(self, within: float = _SENT_WITHIN) -> None:
-        """Send what waits, for so many seconds at most, and nothing any more."""
+    def close(self) -> None:
+        """Send what waits, for some seconds, more the more there is, and nothing any more."""
+        within = min(_SENT_WITHIN + _EACH_SENT_WITHIN * self._waiting.qsize(), _ALL_SENT_WITHIN)
         ends = True
         try:
             self._waiting.put_nowait(None)
@@ -124,7 +131,7 @@ class LineageSender:
                 client.emit(make())
             # Whatever the transport or the storage of a table raises: lineage must not end what it tells of.
             except Exception as error:
-                self._lose(f"{type(error).__name__}: {error}")
+                self._lose(_told(error))
         if client is not None:
             with suppress(Exception):
                 client.close(_SENT_WITHIN)
@@ -142,7 +149,7 @@ class LineageRun:
     """One run of some jobs of a pipeline: an event of each, and of the run of the pipeline that they belong to.
 
     All events of a run have one id for each job. They are made in the sender's thread, as versions of tables have to
-    be looked up; their time is when they were asked for.
+    be looked up, of each table once for all jobs; their time is when they were asked for.
     """
 
     def __init__(
@@ -177,7 +184,9 @@ class LineageRun:
         Of a run that failed with an `error` the query that `failed` is named; the others were aborted with it. In one
         that was completed those have failed that did not go on, each for its own reason.
         """
-        at = self._now()
+        at, opened = self._now(), _open_once()
+        # The storage of a table may hold up the events of jobs, and this one needs none.
+        self._send(how, at, None, JobCounts(), error, opened)
         for job in self._jobs:
             of_job = counts.get(job.query, JobCounts())
             ended, why = how, of_job.error
@@ -185,22 +194,33 @@ class LineageRun:
                 ended, why = ("FAIL", error) if job.query == failed else ("ABORT", why)
             elif how == "COMPLETE" and why is not None:
                 ended = "FAIL"
-            self._send(ended, at, job, of_job, why)
-        self._send(how, at, None, JobCounts(), error)
+            self._send(ended, at, job, of_job, why, opened)
 
     def _tell(self, kind: str, counts: Mapping[str, JobCounts]) -> None:
-        at = self._now()
-        self._send(kind, at, None, None, None)
+        at, opened = self._now(), _open_once()
+        self._send(kind, at, None, None, None, opened)
         for job in self._jobs:
-            self._send(kind, at, job, counts.get(job.query), None)
+            self._send(kind, at, job, counts.get(job.query), None, opened)
 
     def _send(
-        self, kind: str, at: datetime, job: LineageJob | None, counts: JobCounts | None, error: str | None
+        self,
+        kind: str,
+        at: datetime,
+        job: LineageJob | None,
+        counts: JobCounts | None,
+        error: str | None,
+        opened: _OpenTable,
     ) -> None:
-        self._sender.send(lambda: self._event(kind, at, job, counts, error))
+        self._sender.send(lambda: self._event(kind, at, job, counts, error, opened))
 
     def _event(
-        self, kind: str, at: datetime, job: LineageJob | None, counts: JobCounts | None, error: str | None
+        self,
+        kind: str,
+        at: datetime,
+        job: LineageJob | None,
+        counts: JobCounts | None,
+        error: str | None,
+        opened: _OpenTable,
     ) -> RunEvent:
         from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
         from openlineage.client.facet_v2 import (
@@ -235,14 +255,17 @@ class LineageRun:
             run=Run(self._id if job is None else self._ids[job.name], about),
             job=Job(namespace, pipeline.name if job is None else job.name, facets),
             inputs=[
-                InputDataset(table.dataset.namespace, table.dataset.name, facets=_facets(table))
+                InputDataset(table.dataset.namespace, table.dataset.name, facets=_facets(table, opened))
                 for table in (job.reads if job else ())
             ],
             outputs=[
                 OutputDataset(
                     table.dataset.namespace,
                     table.dataset.name,
-                    facets={**_facets(table), **(_quality(job, counts) if job and counts and number == 0 else {})},
+                    facets={
+                        **_facets(table, opened),
+                        **(_quality(job, counts) if job and counts and number == 0 else {}),
+                    },
                     outputFacets=_statistics(counts) if counts and number == 0 else {},
                 )
                 for number, table in enumerate(job.writes if job else ())
@@ -341,10 +364,15 @@ def _begun(
         run = LineageRun(sender, pipeline, tuple(jobs()), processing, now)
     # A source or target of somebody's own may raise anything when it is asked where it is.
     except Exception as error:
-        _log.warning("no lineage of %s is sent: %s: %s", pipeline.name, type(error).__name__, error)
+        _log.warning("no lineage of %s is sent: %s", pipeline.name, _told(error))
         return None
     run.start()
     return run
+
+
+def _told(error: Exception) -> str:
+    """An error as a warning tells it: without user and password of the URLs in it, such as that of a transport."""
+    return f"{type(error).__name__}: {_USER_INFO.sub('', str(error))}"
 
 
 def _sender() -> LineageSender | None:
@@ -366,7 +394,12 @@ def _client() -> Any:
     return OpenLineageClient()
 
 
-def _facets(table: LineageTable) -> dict[str, Any]:
+def _open_once() -> _OpenTable:
+    """A function that opens tables, each once however often it is asked for it."""
+    return cache(delta.open_table)
+
+
+def _facets(table: LineageTable, opened: _OpenTable) -> dict[str, Any]:
     """The facets of a dataset wherever it is read or written: columns, lineage, and of a Delta table its version."""
     from openlineage.client.facet_v2 import (
         column_lineage_dataset,
@@ -378,7 +411,7 @@ def _facets(table: LineageTable) -> dict[str, Any]:
 
     by: dict[str, Any] = {"producer": PRODUCER}
     facets: dict[str, Any] = {}
-    stored = delta.open_table(table.table) if table.table else None
+    stored = opened(table.table) if table.table else None
     declared = {each.name: each for each in table.columns}
     types = {name: each.type for name, each in declared.items()} if stored is None else _types_in(stored)
     if types:
@@ -408,9 +441,9 @@ def _facets(table: LineageTable) -> dict[str, Any]:
 
 
 def _types_in(stored: DeltaTable) -> dict[str, str | None]:
-    """The columns of a table as it is, with the names that Spark has for their types."""
-    schema = T.StructType.fromJson(json.loads(stored.schema().to_json()))
-    return {field.name: field.dataType.simpleString() for field in schema.fields}
+    """The columns of a table as it is, with the names that SQL has for their types."""
+    fields: list[dict[str, Any]] = json.loads(stored.schema().to_json())["fields"]
+    return {each["name"]: sql_type(each["type"]) for each in fields}
 
 
 def _statistics(counts: JobCounts) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from streaming.base import Dataset, dataset_at, names_in
 from streaming.declare import (
     CHANGES,
-    CURRENT,
     DEAD,
     ColumnSpec,
     Delivery,
@@ -19,6 +18,7 @@ from streaming.declare import (
 )
 from streaming.lake import Lake
 from streaming.service.query_errors import ingest_query
+from streaming.sinks import DeltaTable
 
 Origins = tuple[tuple[Dataset, str], ...]
 """Columns of datasets from which one column is computed."""
@@ -28,8 +28,8 @@ Origins = tuple[tuple[Dataset, str], ...]
 class LineageTable:
     """A dataset, and what the declaration says of it.
 
-    `table` is where a Delta table lies, empty for anything else. `columns` have names, types and meanings, and
-    `origins` those columns of what the job reads from which one is computed, by its name.
+    `table` is where a Delta table lies whose version is told, empty for anything else. `columns` have names, types and
+    meanings, and `origins` those columns of what the job reads from which one is computed, by its name.
     """
 
     dataset: Dataset
@@ -122,12 +122,13 @@ def _delivery(lake: Lake, pipeline: Pipeline, delivery: Delivery) -> LineageJob:
         for name, expression in delivery.selected.items()
     }
     columns = tuple(ColumnSpec(name, "") for name in delivery.selected)
+    table = lake.path(delivery.to.uri) if isinstance(delivery.to, DeltaTable) else ""
     return LineageJob(
         f"{pipeline.name}.{delivery.name}",
         delivery.name,
         delivery.description or f"Delivery {delivery.name} of {delivery.of.name}.",
         reads,
-        tuple(LineageTable(dataset, "", columns, origins) for dataset in delivery.to.datasets(lake)),
+        tuple(LineageTable(dataset, table, columns, origins) for dataset in delivery.to.datasets(lake)),
     )
 
 
@@ -147,8 +148,7 @@ def _logs(lake: Lake, streams: Iterable[Stream]) -> tuple[LineageTable, ...]:
 
 def _table_of(lake: Lake, operator: Operator, suffix: str, description: str = "") -> LineageTable:
     logs = {stream.name: dataset_at(lake.log(stream)) for stream in operator.reads}
-    # A change is of a result that is or was current, and has its columns.
-    columns = operator.columns_of(CURRENT if suffix == CHANGES else suffix)
+    columns = operator.columns_of(suffix)
     origins = {
         spec.name: tuple((log, column) for stream, column in spec.of if (log := logs.get(stream)) is not None)
         for spec in columns

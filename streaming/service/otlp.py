@@ -75,7 +75,7 @@ class _Measured:
         self._now = now
         self._looked_at = -_OF_ONE_EXPORT
         self._samples: dict[str, list[tuple[dict[str, str], float]]] = {}
-        self._newest: dict[tuple[str, ...], float] = {}
+        self._newest: dict[tuple[str, ...], tuple[float, object]] = {}
         self._before: dict[tuple[str, ...], float] = {}
         self._one_at_a_time = Lock()
 
@@ -84,8 +84,11 @@ class _Measured:
         with self._one_at_a_time:
             if monotonic() - self._looked_at >= _OF_ONE_EXPORT:
                 self._samples = {}
-                for metric, labels, value in samples(self._look(), self._now()):
-                    told = self._grown(metric, labels, value) if INSTRUMENTS[metric].kind == "counter" else value
+                overview = self._look()
+                for metric, labels, value in samples(overview, self._now()):
+                    told = value
+                    if INSTRUMENTS[metric].kind == "counter":
+                        told = self._grown(metric, labels, value, _counted_by(overview, metric, labels))
                     self._samples.setdefault(metric, []).append((labels, told))
                 self._looked_at = monotonic()
             return self._samples.get(name, [])
@@ -95,13 +98,24 @@ class _Measured:
         with self._one_at_a_time:
             self._looked_at = -_OF_ONE_EXPORT
 
-    def _grown(self, name: str, labels: Mapping[str, str], value: float) -> float:
+    def _grown(self, name: str, labels: Mapping[str, str], value: float, by: object) -> float:
         key = (name, *labels.values())
-        newest = self._newest.get(key, 0.0)
-        if value < newest:
+        newest, counted_by = self._newest.get(key, (0.0, by))
+        if by != counted_by or value < newest:
             self._before[key] = self._before.get(key, 0.0) + newest
-        self._newest[key] = value
+        self._newest[key] = value, by
         return self._before.get(key, 0.0) + value
+
+
+def _counted_by(overview: Overview, name: str, labels: Mapping[str, str]) -> object:
+    """The process that has counted a sample: a receiver, by its number, or that of the stream, by its start.
+
+    None stands for the supervisor, which counts restarts, and lives as long as what is told.
+    """
+    if "receiver" in labels:
+        return next(receiver.pid for receiver in overview.receivers if receiver.name == labels["receiver"])
+    is_of_supervisor = name == "tidemark_stream_restarts_total"
+    return None if is_of_supervisor or overview.process is None else overview.process.started
 
 
 def _is_configured() -> bool:

@@ -128,8 +128,8 @@ class Rest(Target):
         return str(httpx.URL(self.url).copy_with(query=None))
 
     def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
-        """The URL, by its host and its path."""
-        here = dataset_at(self.url)
+        """The host: the path of a webhook is a secret."""
+        here = dataset_at(str(httpx.URL(self.url).copy_with(path="/")))
         return () if here is None else (here,)
 
     def connect(self, lake: Lake, delivered: Delivered) -> Sink:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         take_out_days,
         to_be_taken,
     )
+    from streaming.tables.sql_types import sql_type
     from streaming.tables.storage import location
     from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted
 

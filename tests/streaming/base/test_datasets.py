@@ -18,6 +18,7 @@ LAKE = Lake("/lake")
         ("file://nas/lake/log", "file://nas", "/lake/log"),
         ("s3a://bucket/lake/log", "s3://bucket", "lake/log"),
         ("s3://bucket", "s3://bucket", "/"),
+        ("s3n://KEY:SEC@RET@bucket/a", "s3://bucket", "a"),
         ("gs://bucket/lake", "gs://bucket", "lake"),
         ("abfss://box@account.dfs.core.windows.net/lake", "abfss://box@account.dfs.core.windows.net", "/lake"),
         ("hdfs://name:8020/lake", "hdfs://name:8020", "/lake"),
@@ -30,7 +31,9 @@ def test_a_location_has_the_namespace_and_name_of_the_naming_specification(
     assert dataset_at(location) == Dataset(namespace, name)
 
 
-@pytest.mark.parametrize("location", ["generator://acme.row", "standard output", "", "https://[broken", "s3://"])
+@pytest.mark.parametrize(
+    "location", ["generator://acme.row", "standard output", "", "https://[broken", "s3://", "s3://KEY:SECRET@"]
+)
 def test_what_has_no_naming_is_no_dataset(location: str) -> None:
     assert dataset_at(location) is None
 
@@ -47,7 +50,7 @@ def test_sources_and_targets_name_their_topics_tables_and_folders(monkeypatch: p
     assert KafkaTopic("b1:9092", "orders").datasets(LAKE) == (orders,)
     assert KafkaTopic("b1:9092", topic_column="kind").datasets(LAKE) == ()
     assert JsonLines("out/orders").datasets(LAKE) == (Dataset("file", "/lake/out/orders"),)
-    assert Rest("https://host/orders?token=secret").datasets(LAKE) == (Dataset("https://host", "/orders"),)
+    assert Rest("https://host:8443/services/secret").datasets(LAKE) == (Dataset("https://host:8443", "/"),)
     assert Console().datasets(LAKE) == ()
     assert DeltaTable("s3://bucket/orders").datasets(LAKE) == (Dataset("s3://bucket", "orders"),)
     iceberg = IcebergTable("shop.orders", {"type": "sql", "uri": "postgresql+psycopg://etl:${PW}@db/catalog"})

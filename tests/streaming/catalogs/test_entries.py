@@ -12,10 +12,10 @@ from deltalake import write_deltalake
 
 from streaming.base.errors import CatalogError
 from streaming.catalogs import CatalogColumn, TableEntry, compare, lake_entries, lake_uri
-from streaming.catalogs.entries import sql_type
 from streaming.catalogs.hive import HiveCatalog, hive_type
 from streaming.catalogs.sync import Change, difference, what_differs
 from streaming.lake import Lake
+from streaming.tables import sql_type
 from tests.streaming.catalogs.contract import DOORS, PIPELINE, WIDE, a_lake
 from tests.support.old_lake import LAKES, unpack
 
@@ -47,7 +47,7 @@ def test_changes_have_the_columns_of_what_is_current_and_their_own(tmp_path: Pat
     write_deltalake(lake.path("doors", "hourly_changes"), pa.table(columns))
     (changes,) = (entry for entry in lake_entries(lake, PIPELINE) if entry.name == "hourly_changes")
     comments = {column.name: column.comment for column in changes.columns}
-    assert comments["_change"].startswith("1 for a result that is there from this revision on, -1")
+    assert comments["_change"].startswith("1 for a result that is there from now on, -1")
     assert all(comments.values()), comments
 
 

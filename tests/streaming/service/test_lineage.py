@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from streaming import Delivery, DimensionLookup, Enriched, JsonLines, Lake, Pipeline, agg
+from streaming import Delivery, DeltaTable, DimensionLookup, Enriched, JsonLines, Lake, Pipeline, agg
 from streaming.base import Dataset, QueryFailed, SettingsError
 from streaming.lake import Settings
 from streaming.operations.rebuild import rebuild
@@ -126,6 +130,8 @@ def test_a_correction_publishes_what_is_current_and_says_so() -> None:
         f"/lake/beats/by_id_{suffix}" for suffix in ("corrections", "changes", "current")
     ]
     assert {column for _, column in job.writes[0].origins["sum"]} == {"value"}
+    _, changes, current = ({column.name for column in table.columns} for table in job.writes)
+    assert changes - current == {"_change", "_clock"}
 
 
 def test_an_enrichment_reads_its_log_and_the_table_in_which_it_looks_up() -> None:
@@ -136,6 +142,17 @@ def test_an_enrichment_reads_its_log_and_the_table_in_which_it_looks_up() -> Non
         Dataset("file", "/lake/beats/log"),
         Dataset("s3://bucket", "rooms"),
     ]
+
+
+def test_a_delta_table_that_is_delivered_to_is_told_with_its_version_and_types(lake: Lake, told_to: Path) -> None:
+    write_deltalake(lake.path("out/sums"), pa.table({"who": ["a"], "n": pa.array([2], pa.int64())}))
+    sent = Delivery("sent", by_id, DeltaTable("out/sums"), select={"who": "id", "n": "beats"})
+    stream = StreamLineage(lake, Pipeline(beats, (by_id,), deliveries=(sent,)), lambda: at(0))
+    stream.begin(7)
+    stream.close()
+    facets = Told.in_file(told_to).output("beats.sent", "out/sums")["facets"]
+    assert facets["version"]["datasetVersion"] == "0"
+    assert {field["name"]: field["type"] for field in facets["schema"]["fields"]} == {"who": "string", "n": "bigint"}
 
 
 def status(rows: int, rejected: int, pid: int = 7) -> ProcessStatus:
@@ -205,28 +222,85 @@ def test_a_server_that_is_away_holds_up_nothing_and_what_it_missed_is_counted(
         stream.end("COMPLETE")
         # Of six events one is being sent and two wait, once the thread has taken the first.
         waiting.until(lambda: sender.lost == 3, "told that the queue is full")
-        sender.close(within=0.01)
+        monkeypatch.setattr(lineage, "_ALL_SENT_WITHIN", 0.01)
+        sender.close()
         assert sender.lost == 6
         answered.set()
     assert "events were not sent" in caplog.text
     assert sum("lineage is not sent, which stops nothing" in line for line in caplog.messages) == 1
 
 
-def test_events_of_a_run_arrive_at_a_server(lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def to_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Events go to a URL from now on, and to no file."""
     for name in ("TYPE", "LOG_FILE_PATH", "APPEND"):
         monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__{name}")
+    monkeypatch.setenv("OPENLINEAGE_URL", url)
+    # What its client makes of the variable, which it writes to the environment itself.
+    for name in ("TYPE", "URL"):
+        monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}", "")
+        monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}")
+
+
+def test_user_and_password_of_the_transport_are_in_no_warning(
+    lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with http_server() as server:
-        monkeypatch.setenv("OPENLINEAGE_URL", server.url.removesuffix("/rows"))
-        # What its client makes of the variable, which it writes to the environment itself.
-        for name in ("TYPE", "URL"):
-            monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}", "")
-            monkeypatch.delenv(f"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__{name}")
+        server.answer = lambda _: 401
+        to_server(monkeypatch, server.url.removesuffix("/rows").replace("//", "//acme:s3cr3t@"))
+        stream = StreamLineage(lake, of_beats, lambda: at(0))
+        stream.begin(7)
+        stream.close()
+    assert "HTTPError: 401 Client Error" in caplog.text
+    assert "127.0.0.1" in caplog.text and "acme" not in caplog.text and "s3cr3t" not in caplog.text
+
+
+def test_events_of_a_run_arrive_at_a_server(lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_server() as server:
+        to_server(monkeypatch, server.url.removesuffix("/rows"))
         stream = StreamLineage(lake, of_beats, lambda: at(0))
         stream.begin(7)
         stream.end("COMPLETE")
         stream.close()
         events: list[Any] = [posted.rows for posted in server.taken]
     assert Told.of(events).kinds("beats.by_id") == ["START", "COMPLETE"]
+
+
+def test_each_table_is_opened_once_for_an_event_of_all_jobs_and_the_end_of_the_pipeline_is_told_first(
+    lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_table(uri: str) -> None:
+        opened.append(uri)
+
+    monkeypatch.setattr(lineage.delta, "open_table", open_table)
+    stream = StreamLineage(lake, of_beats, lambda: at(0))
+    stream.begin(7)
+    stream.end("COMPLETE")
+    stream.close()
+    assert Counter(opened)[lake.log(beats)] == 2
+    assert set(Counter(opened).values()) == {2}
+    ends = [event["job"]["name"] for event in Told.in_file(told_to).events if event["eventType"] == "COMPLETE"]
+    assert ends == ["beats", "beats.log", "beats.by_id"]
+
+
+def test_the_end_of_a_run_waits_longer_the_more_events_wait(
+    lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sending them takes longer than is waited for one alone."""
+
+    def answer(posted: object) -> int:
+        sleep(0.45)
+        return 200
+
+    with http_server() as server:
+        server.answer = answer
+        to_server(monkeypatch, server.url.removesuffix("/rows"))
+        stream = StreamLineage(lake, pipeline, lambda: at(0))
+        stream.begin(7)
+        stream.end("COMPLETE")
+        stream.close()
+        assert len(server.taken) == 8
 
 
 def test_nothing_is_sent_where_openlineage_is_not_configured_or_not_installed(

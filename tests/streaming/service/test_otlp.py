@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,7 +15,7 @@ from streaming import Lake
 from streaming.base.release import RELEASE
 from streaming.service.lease import take_lease
 from streaming.service.metrics import INSTRUMENTS, StreamCollector
-from streaming.service.otlp import OtlpMetrics
+from streaming.service.otlp import OtlpMetrics, _Measured
 from streaming.service.overview import look
 from streaming.service.status import PROCESS, SUPERVISOR, ControlFolder, SupervisorStatus
 from tests.streaming.service.test_metrics import RUNNING
@@ -94,6 +95,26 @@ def test_a_total_goes_on_where_a_new_process_counts_from_nothing(lake: Lake, col
         sending.close()
     values = [collector.values(number)[rejected] for number in range(len(collector.exports))]
     assert values == sorted(values)
+
+
+def test_rows_of_a_process_are_added_though_the_next_one_has_overtaken_it_before_an_export() -> None:
+    assert RUNNING.process is not None
+    (receiver,) = RUNNING.receivers
+    restarted = RUNNING.process.model_copy(update={"started": at(30), "rejected": 5})
+    received_anew = receiver.model_copy(update={"pid": 3, "rows": 14})
+    looks = [
+        RUNNING,
+        replace(RUNNING, process=None),
+        replace(RUNNING, process=restarted, restarts=3),
+        replace(RUNNING, process=restarted, restarts=3, receivers=(received_anew,)),
+    ]
+    measured = _Measured(lambda: looks.pop(0), lambda: at(70))
+    told = []
+    while looks:
+        measured.look_again()
+        names = ("stream_rejected_rows", "receiver_rows", "stream_restarts")
+        told.append([value for name in names for _, value in measured.of(f"tidemark_{name}_total")])
+    assert told == [[4, 12, 2], [12, 2], [9, 12, 3], [9, 26, 3]]
 
 
 def test_the_last_export_is_of_the_state_at_the_end(

@@ -191,6 +191,9 @@ def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:
     [
         ({"uri": ""}, "uri='' of DeltaTable names no place"),
         ({"uri": "s3://key:secret@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "s3://key:sec/ret@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "s3://key:secret*@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "s3://[bucket/x"}, r"uri='s3://\[bucket/x' of DeltaTable contains '\['"),
         ({"uri": "exports/100%"}, "uri='exports/100%' of DeltaTable contains '%'"),
         ({"mode": "merge"}, "mode='merge' of DeltaTable 'x' is unknown; use one of: 'upsert', 'append'"),
         ({"mode": "append", "key": ("id",)}, "asks for one row of a key, and mode='append' for every row"),
@@ -200,4 +203,4 @@ def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:
 def test_what_is_no_table_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(DeclarationError, match=reason) as error:
         DeltaTable(**{"uri": "x", **given})
-    assert "secret" not in str(error.value)
+    assert "secret" not in str(error.value) and "ret@" not in str(error.value)

@@ -15,6 +15,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from streaming import IcebergTable, Lake
+from streaming.base import Dataset
 from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from streaming.sinks.table_rows import Bounds
@@ -171,6 +172,15 @@ def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:
         ({"catalog": {"s3.secret-access-key": "hunter2"}}, "property 's3.secret-access-key' of .* holds a secret"),
         ({"catalog": {"token": "a${B}hunter2"}}, "property 'token' of IcebergTable 'shop.orders' holds a secret"),
         ({"catalog": {"uri": "postgresql://etl:hunter2@db/x"}}, "property 'uri' of .* holds a secret"),
+        ({"catalog": {"uri": "postgresql://etl:hun/ter2@db/x"}}, "property 'uri' of .* holds a secret"),
+        ({"catalog": {"uri": "postgresql://${A}:${B}@db@hunter2@db/x"}}, "property 'uri' of .* holds a secret"),
+        (
+            {"catalog": {"uri": "postgresql+psycopg://db/catalog?user=etl&password=hunter2"}},
+            r"property 'uri' of IcebergTable 'shop.orders' is a URI with '\?'.* such as '\$\{CATALOG_URI\}'",
+        ),
+        ({"catalog": {"s3.endpoint": "https://store#hunter2"}}, "property 's3.endpoint' of .* is a URI with '#'"),
+        ({"catalog": {"header.Authorization": "Bearer hunter2"}}, "property 'header.Authorization' of .* a secret"),
+        ({"catalog": {"header.X-Api-Key": "hunter2"}}, "property 'header.X-Api-Key' of .* holds a secret"),
         ({"catalog": {"port": 1}}, "'port' in catalog of IcebergTable 'shop.orders' is 1, a int"),
         ({"mode": "append", "key": ("id",)}, "asks for one row of a key, and mode='append' for every row"),
     ],
@@ -178,7 +188,7 @@ def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:
 def test_what_is_no_table_and_what_is_secret_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(DeclarationError, match=reason) as error:
         IcebergTable(**{"name": "shop.orders", **given})
-    assert "hunter2" not in str(error.value)
+    assert "hunter2" not in str(error.value) and "ter2" not in str(error.value)
 
 
 def test_a_target_is_a_value_and_a_variable_is_no_secret() -> None:
@@ -186,3 +196,22 @@ def test_a_target_is_a_value_and_a_variable_is_no_secret() -> None:
     assert pickle.loads(pickle.dumps(target)) == target
     assert {target: 1}[IcebergTable("shop.orders", dict(target.catalog), ("id",))] == 1
     assert target.address == "postgresql://db/x: shop.orders"
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        (
+            "postgresql+psycopg://${USER}:${PASSWORD}@db.example:5432/catalog",
+            "postgresql+psycopg://db.example:5432/catalog",
+        ),
+        ("http://etl@[::1]:8181/api", "http://[::1]:8181/api"),
+        ("sqlite:////data/at@home/catalog.db", "sqlite:////data/at@home/catalog.db"),
+        ("thrift://one:9083,thrift://two:9083", "thrift://one:9083,thrift://two:9083"),
+        ("${CATALOG_URI}", "${CATALOG_URI}"),
+    ],
+)
+def test_an_address_is_scheme_host_port_and_path(uri: str, place: str) -> None:
+    target = IcebergTable("shop.orders", {"uri": uri})
+    assert target.address == f"{place}: shop.orders"
+    assert target.datasets(NOWHERE) == (Dataset(place, "shop.orders"),)

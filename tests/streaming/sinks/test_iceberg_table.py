@@ -8,11 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
+from thrift.transport.TTransport import TTransportException
 
 from streaming import IcebergTable, Lake
 from streaming.base import Dataset
@@ -155,6 +158,37 @@ def test_a_catalog_that_is_away_is_waited_for_and_told(lake: Lake, place: Iceber
     with pytest.raises(SinkError, match=r"catalog\.db: shop\.numbers: .*unable to open database file.* sent again by"):
         send(away, 0, row(1, "a"))
     send(place, 0, row(1, "a"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoCredentialsError(),
+        EndpointConnectionError(endpoint_url="https://glue.example"),
+        ClientError({"Error": {"Code": "ExpiredTokenException", "Message": "The token has expired"}}, "GetTable"),
+        TTransportException(message="Could not connect to the metastore"),
+        CommitStateUnknownException("The answer to the commit was lost"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_client_of_a_catalog_raises_is_waited_for_and_told(error: Exception, place: IcebergPlace) -> None:
+    sink = place.target().connect(NOWHERE, Delivered("shop/all", "here"))
+    with (
+        pytest.raises(
+            SinkError, match=r"shop\.numbers: .*; the batch is sent again by itself, and is there once\."
+        ) as told,
+        sink.telling(),  # type: ignore[attr-defined]
+    ):
+        raise error
+    assert str(error).rstrip(".") in str(told.value)
+
+
+def test_glue_without_a_region_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    target = IcebergTable("shop.numbers", {"type": "glue"})
+    with pytest.raises(SinkError, match=r"glue: shop\.numbers: You must specify a region"):
+        target.connect(NOWHERE, Delivered("shop/all", "here")).delivered_through(0)
 
 
 def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:

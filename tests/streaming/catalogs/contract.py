@@ -142,6 +142,30 @@ def a_table_that_is_gone_or_not_declared_any_more_is_withdrawn_and_files_stay(re
     assert Path(registry.lake.path("doors", "hourly", "_delta_log")).is_dir()
 
 
+def a_lake_that_is_not_mounted_is_no_lake_without_tables(registry: Registry) -> None:
+    registry.sync()
+    before = registry.tables()
+    elsewhere = f"{registry.lake.root}, unmounted"
+    Path(registry.lake.root).rename(elsewhere)
+    Path(registry.lake.root).mkdir()
+    for all_of_lake in (False, True):
+        with pytest.raises(CatalogError, match=r"a lake has no table at all, and .* has 4 tables of it.*TIDEMARK_HOME"):
+            registry.sync(all_of_lake=all_of_lake)
+    assert registry.tables() == before
+    Path(registry.lake.root).rmdir()
+    Path(elsewhere).rename(registry.lake.root)
+    assert registry.sync(all_of_lake=True) == []
+
+
+def all_tables_of_one_pipeline_are_withdrawn_where_the_lake_has_others(registry: Registry) -> None:
+    gates = replace(DOORS, name="gates")
+    shutil.copytree(registry.lake.path("doors", "log"), registry.lake.path("gates", "log"))
+    registry.sync([PIPELINE, Pipeline(gates, (replace(WIDE, of=gates),))])
+    shutil.rmtree(registry.lake.path("doors"))
+    assert registry.sync() == [("withdraw", name) for name in TABLES]
+    assert [*registry.tables()] == ["gates_log"]
+
+
 def tables_of_a_pipeline_that_is_not_declared_here_are_withdrawn_once_they_are_gone(registry: Registry) -> None:
     registry.sync()
     gates = replace(DOORS, name="gates")
@@ -225,6 +249,8 @@ LAWS = (
     a_second_sync_does_nothing,
     a_changed_comment_owner_or_column_is_changed_there_and_nothing_else,
     a_table_that_is_gone_or_not_declared_any_more_is_withdrawn_and_files_stay,
+    a_lake_that_is_not_mounted_is_no_lake_without_tables,
+    all_tables_of_one_pipeline_are_withdrawn_where_the_lake_has_others,
     tables_of_a_pipeline_that_is_not_declared_here_are_withdrawn_once_they_are_gone,
     tables_of_others_are_never_touched,
     a_name_that_somebody_else_has_is_refused_before_anything_is_done,

@@ -90,7 +90,7 @@ def a_first_sync_registers_every_table_of_the_pipeline_as_it_lies(registry: Regi
         assert table.location == f"file://{registry.lake.root}/doors/{place}"
         assert table.properties["tidemark.owner"] == "team:doors"
         assert (table.properties["tidemark.pipeline"], table.schema) == ("doors", registry.schema)
-    assert tables["hourly_current"].properties["tidemark.key"] == "Größe,window_start,window_end"
+    assert tables["hourly_current"].properties["tidemark.key"] == "Größe, window_start, window_end"
     assert _COMMENT in tables["wide"].comment and _COMMENT in tables["doors_log"].comment
     with registry.open() as catalog:
         has_columns = bool(catalog.as_held(TableEntry("s", "t", "x", tables["wide"].columns)).columns)

@@ -41,16 +41,6 @@ def test_every_table_that_a_person_may_read_is_told_with_what_its_columns_mean(t
         assert own == [] or any(column.comment for column in own), entry
 
 
-def test_changes_have_the_columns_of_what_is_current_and_their_own(tmp_path: Path) -> None:
-    lake = a_lake(tmp_path)
-    columns = {name: pa.array([1], pa.int64()) for name in ("n", "_change", "_clock", "_reason")}
-    write_deltalake(lake.path("doors", "hourly_changes"), pa.table(columns))
-    (changes,) = (entry for entry in lake_entries(lake, PIPELINE) if entry.name == "hourly_changes")
-    comments = {column.name: column.comment for column in changes.columns}
-    assert comments["_change"].startswith("1 for a result that is there from this revision on, -1")
-    assert all(comments.values()), comments
-
-
 @pytest.mark.parametrize(
     ("kind", "spark", "hive"),
     [

@@ -14,7 +14,7 @@ from streaming import DeltaTable, Lake
 from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from streaming.sinks.table_rows import Bounds
-from streaming.tables import delta
+from streaming.tables import delta, files_added
 from tests.streaming.sinks.contract import LAWS, TRANSACTIONAL_LAWS, Arrivals, batch, deliver
 from tests.support.object_store import Bucket
 from tests.support.tables_of_files import DeltaPlace
@@ -177,6 +177,21 @@ def test_files_without_a_key_of_the_batch_are_not_read(place: DeltaPlace) -> Non
     table = place.target().connect(place.lake, Delivered("shop/all", "here")).open()  # type: ignore[attr-defined]
     assert [len(table.files(Bounds("id", *ends))) for ends in ((0, 5), (9, 10), (30, 40), (-5, 40))] == [1, 2, 0, 3]
     assert len(table.files(Bounds("name", "c", "d"))) == 3, "nobody knows the bounds of what is no key"
+
+
+def test_the_files_of_a_table_are_listed_once_for_a_batch(place: DeltaPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.sinks.table_sink._MOST_SMALL", 1)
+    listed = 0
+
+    def noted(table: deltalake.DeltaTable) -> pa.Table:
+        nonlocal listed
+        listed += 1
+        return files_added(table)
+
+    monkeypatch.setattr("streaming.sinks.delta_table_sink.files_added", noted)
+    for number in range(3):
+        send(place, number, row(number, "a"), key=("id",))
+    assert listed == 3
 
 
 def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:

@@ -7,32 +7,24 @@ person may read: logs, the tables of operators but for their state, changes, wha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltalake import DeltaTable
 
 from streaming.base import FrozenMapping
-from streaming.declare import (
-    CURRENT,
-    DEAD,
-    SUBSCRIPTIONS,
-    ColumnSpec,
-    Operator,
-    Pipeline,
-    Stream,
-    TableSpec,
-    log_columns,
-)
+from streaming.declare import DEAD, SUBSCRIPTIONS, ColumnSpec, Operator, Pipeline, Stream, TableSpec
 from streaming.lake import Lake
+from streaming.log import about_log
+from streaming.operators import about_table
 from streaming.tables import delta, location, sql_type
 
 OWN = "tidemark."
 """The beginning of the names of properties that are ours; those of others in a catalog are never touched."""
 
-LAKE, PIPELINE, OWNER, KEY = f"{OWN}lake", f"{OWN}pipeline", f"{OWN}owner", f"{OWN}key"
-"""Properties of each table registered from here: URI of the lake, pipeline, its owner, columns of the table's key."""
+LAKE, PIPELINE, OWNER = f"{OWN}lake", f"{OWN}pipeline", f"{OWN}owner"
+"""Properties of each table registered from here: URI of the lake, pipeline, its owner."""
 
 _DEAD_LETTERS = {
     "generation": "The generation of the delivered table that the row is of.",
@@ -99,8 +91,7 @@ class _Published:
     name: str
     path: str
     comment: str
-    columns: Sequence[ColumnSpec] = ()
-    key: Sequence[str] = ()
+    about: delta.TableAbout = delta.NOTHING_SAID
 
 
 def lake_uri(path: str) -> str:
@@ -133,8 +124,8 @@ def _published(lake: Lake, pipeline: Pipeline) -> Iterator[_Published]:
     for delivery in pipeline.deliveries:
         name = delivery.table_name(DEAD)
         comment = f"Rows that the target of delivery {delivery.name} refused, or that its own SQL failed for."
-        columns = [ColumnSpec(column, meaning) for column, meaning in _DEAD_LETTERS.items()]
-        yield _Published(name, lake.table(delivery, DEAD), comment, columns)
+        columns = (ColumnSpec(column, meaning) for column, meaning in _DEAD_LETTERS.items())
+        yield _Published(name, lake.table(delivery, DEAD), comment, delta.TableAbout.of(columns))
     for receiver in pipeline.receivers:
         name = receiver.table_name(SUBSCRIPTIONS)
         comment = f"Everything that receiver {receiver.name} has ever asked its source for."
@@ -145,7 +136,7 @@ def _published(lake: Lake, pipeline: Pipeline) -> Iterator[_Published]:
 
 def _of_stream(lake: Lake, stream: Stream) -> _Published:
     comment = f"Event log of stream {stream.name}: every row that has arrived, valid or rejected. {stream.description}"
-    return _Published(f"{stream.name}_log", lake.log(stream), comment.strip(), log_columns(stream))
+    return _Published(f"{stream.name}_log", lake.log(stream), comment.strip(), about_log(stream))
 
 
 def _of_operator(lake: Lake, operator: Operator) -> Iterator[_Published]:
@@ -156,27 +147,18 @@ def _of_operator(lake: Lake, operator: Operator) -> Iterator[_Published]:
             operator.table_name(table.suffix),
             lake.table(operator, table.suffix),
             _about(operator, table),
-            operator.columns_of(table.suffix),
-            _key_of(operator, table.suffix),
+            about_table(operator, table.suffix),
         )
 
 
-def _key_of(operator: Operator, suffix: str) -> Sequence[str]:
-    """The columns of which no two rows have the same values; none where there are no such columns."""
-    if suffix == CURRENT:
-        return operator.result_key
-    return next((law.unique for law in operator.laws_of(suffix) if law.unique), ())
-
-
 def _entry(lake: Lake, pipeline: Pipeline, schema: str, published: _Published, table: DeltaTable) -> TableEntry:
-    meanings = {column.name: column.meaning for column in published.columns}
     partitions = delta.partitions(table)
     fields: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
     properties = {
         LAKE: lake_uri(lake.root),
         PIPELINE: pipeline.name,
         OWNER: pipeline.owner,
-        **({KEY: ",".join(published.key)} if published.key else {}),
+        **published.about.properties,
     }
     return TableEntry(
         schema,
@@ -186,7 +168,7 @@ def _entry(lake: Lake, pipeline: Pipeline, schema: str, published: _Published, t
             CatalogColumn(
                 each["name"],
                 sql_type(each["type"]),
-                meanings.get(each["name"], ""),
+                published.about.columns.get(each["name"], {}).get("comment", ""),
                 each["nullable"],
                 partitions.index(each["name"]) if each["name"] in partitions else None,
                 json.dumps(each["type"]),

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from streaming.base import CatalogError, FrozenMapping, host_of
+from streaming.base import CatalogError, FrozenMapping
 from streaming.catalogs.catalog import Catalog
 from streaming.catalogs.entries import LAKE, CatalogColumn, TableEntry
 from streaming.catalogs.hive import DELTA_PARAMETERS, INPUT_FORMAT, OUTPUT_FORMAT, SERDE, hive_type, shortened
+from streaming.catalogs.rest import address_of
 
 _PARAMETERS = {**DELTA_PARAMETERS, "classification": "delta", "table_type": "DELTA"}
 """Athena takes a table for one of Delta's by `table_type`, crawlers and jobs of Glue by `classification`."""
@@ -24,18 +25,22 @@ class GlueCatalog(Catalog):
     """The Data Catalog of the account and region that boto3 finds; a schema is a database of it.
 
     `url` is the endpoint, where it is not Amazon's own; `name` the id of a catalog, where it is not the account's.
+
+    Raises:
+        SettingsError: the URL is none, or has a user or password in it.
     """
 
     kind = "glue"
 
     def __init__(self, url: str | None = None, name: str | None = None) -> None:
         self._url = url
+        self._address = "AWS Glue" if url is None else address_of(url, "credentials as boto3 finds them")
         self._of = {} if name is None else {"CatalogId": name}
 
     @property
     def address(self) -> str:
         """The endpoint."""
-        return "AWS Glue" if self._url is None else host_of(self._url)
+        return self._address
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry with comments as long as Glue takes them."""

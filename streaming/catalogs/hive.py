@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from streaming.base import CatalogError, FrozenMapping, SettingsError
+from streaming.base import CatalogError, FrozenMapping, SettingsError, host_of
 from streaming.catalogs.catalog import Catalog
 from streaming.catalogs.entries import LAKE, CatalogColumn, TableEntry
 
@@ -47,14 +47,14 @@ class HiveCatalog(Catalog):
     kind = "hive"
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "thrift" or not parts.hostname or parts.username:
+        place = _host_and_port(url)
+        if place is None:
             raise SettingsError(
-                f"TIDEMARK_CATALOG_URL={url.rpartition('@')[2]!r} is no address of a Hive metastore",
-                "write thrift://host:9083.",
+                f"TIDEMARK_CATALOG_URL ({host_of(url)}) is no address of a Hive metastore",
+                "write thrift://host:9083, without a user.",
                 field="TIDEMARK_CATALOG_URL",
             )
-        self._host, self._port = parts.hostname, parts.port or _PORT
+        self._host, self._port = place
         self._transport: Any = None
 
     @property
@@ -185,6 +185,16 @@ class HiveCatalog(Catalog):
                 "see its log, correct what it names, and run the command again, which goes on with what is left.",
                 address=self.address,
             ) from error
+
+
+def _host_and_port(url: str) -> tuple[str, int] | None:
+    """The host and port of a metastore; None where the URL is none of one, or has a user in it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORT
+    except ValueError:
+        return None
+    return (parts.hostname, port) if parts.scheme == "thrift" and parts.hostname and "@" not in parts.netloc else None
 
 
 def hive_type(kind: str) -> str:

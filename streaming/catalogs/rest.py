@@ -17,6 +17,25 @@ _MOST_SHOWN = 300
 NO_CONTENT: Mapping[str, Any] = {}
 
 
+def address_of(url: str, credentials: str) -> str:
+    """The address for people of a catalog at `url`; `credentials` says where these are, as they are not in it.
+
+    Raises:
+        SettingsError: the URL is none, or has a user or password in it.
+    """
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+        raise SettingsError(
+            f"TIDEMARK_CATALOG_URL ({host_of(url)}) is no address of a catalog",
+            f"write https://host:port, without a user, and {credentials}.",
+            field="TIDEMARK_CATALOG_URL",
+        )
+    return host_of(url)
+
+
 class RestClient:
     """A client of a catalog of a `kind` at `url`, to whose server each request bears the `token`.
 
@@ -26,17 +45,7 @@ class RestClient:
 
     def __init__(self, kind: str, url: str, token: str | None) -> None:
         self._kind = kind
-        self.address = host_of(url)
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL:
-            parsed = httpx.URL()
-        if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-            raise SettingsError(
-                f"TIDEMARK_CATALOG_URL ({self.address}) is no address of a catalog",
-                "write https://host:port, without a user, and what lets you in as TIDEMARK_CATALOG_TOKEN.",
-                field="TIDEMARK_CATALOG_URL",
-            )
+        self.address = address_of(url, "what lets you in as TIDEMARK_CATALOG_TOKEN")
         self._client = httpx.Client(
             base_url=f"{url.rstrip('/')}/",
             headers={"Authorization": f"Bearer {token}"} if token else {},

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
-from streaming.base import CatalogError
+from streaming.base import CatalogError, counted
 from streaming.catalogs.catalog import Catalog
 from streaming.catalogs.entries import LAKE, PIPELINE, CatalogColumn, TableEntry, lake_entries, lake_uri
 from streaming.declare import Pipeline
@@ -60,13 +61,16 @@ def compare(
     declares them may be a module that is broken right now, or another project.
 
     Raises:
-        CatalogError: the catalog is away or refuses, or two tables of the lake would have one name in it.
+        CatalogError: the catalog is away or refuses, two tables of the lake would have one name in it, or it has tables
+            of the lake, none of which lies there.
     """
     wanted = _by_name(entry for pipeline in pipelines for entry in lake_entries(lake, pipeline, schema)).values()
     uri = lake_uri(lake.root)
     schemas = [schema] if schema else [pipeline.name for pipeline in pipelines]
     schemas += catalog.schemas_of(uri) if all_of_lake else []
     standing = [entry for each in dict.fromkeys(schemas) for entry in catalog.tables(each).values()]
+    if not wanted:
+        _check_has_tables(catalog, uri, standing)
     names = {pipeline.name for pipeline in pipelines}
     others = (entry for entry in standing if entry.is_of(uri) and entry.properties.get(PIPELINE) not in names)
     held = [catalog.as_held(entry) for entry in wanted]
@@ -74,6 +78,26 @@ def compare(
     elsewhere = {entry.location for entry in held}
     gone = {str(each) for each in others if all_of_lake and (each.location in elsewhere or not _lies(each))}
     return difference(held, standing, uri, names, gone)
+
+
+def _check_has_tables(catalog: Catalog, lake: str, standing: Sequence[TableEntry]) -> None:
+    """Refuse to take a lake that is not mounted for one that has no tables any more.
+
+    Raises:
+        CatalogError: tables of the lake at this URI are in the catalog, and none of them lies there.
+    """
+    named = sum(entry.is_of(lake) for entry in standing)
+    others = (entry for schema in catalog.schemas_of(lake) for entry in catalog.tables(schema).values())
+    if not named or any(entry.is_of(lake) and _lies(entry) for entry in chain(standing, others)):
+        return
+    raise CatalogError(
+        f"the lake {lake} has no table at all, and {catalog.address} has {counted(named, 'table')} of it; nothing was "
+        "changed there",
+        "correct TIDEMARK_HOME, or see that the lake is mounted, and run the command again; where its tables are gone "
+        "for good, drop them in the catalog.",
+        address=catalog.address,
+        value=lake,
+    )
 
 
 def _lies(entry: TableEntry) -> bool:

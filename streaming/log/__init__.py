@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     )
     from streaming.log.ingest import (
         Ingest,
-        about_log,
         append_heartbeat,
         append_validated,
         commit_batch,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from streaming.log.read import (
         REPAIRS,
         LogFiles,
+        about_log,
         ever_rejected,
         place,
         read_log,

@@ -31,7 +31,7 @@ from streaming.base import (
     optional_instant,
 )
 from streaming.clocks import BatchSummary, ClockState
-from streaming.declare import Stream, log_columns
+from streaming.declare import Stream
 from streaming.formats import TYPED, UNKNOWN, added_types
 from streaming.lake import IngestMode, Lake
 from streaming.log.batches import (
@@ -52,7 +52,7 @@ from streaming.log.batches import (
 )
 from streaming.log.judgement import Stamps
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
-from streaming.log.read import origin_type, with_origin
+from streaming.log.read import about_log, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
 from streaming.log.validate import RowValidator, broken, check_expressions
 from streaming.sources import Memory, Reading, Taken
@@ -594,11 +594,6 @@ def _created_log(lake: Lake, stream: Stream, schema: StructType) -> DeltaTable:
     description = stream.description or f"Event log of {stream.name}"
     about = about_log(stream)
     return delta.create(lake.log(stream), schema, append_only=True, description=description, about=about)
-
-
-def about_log(stream: Stream) -> delta.TableAbout:
-    """The meaning of the columns of the stream's log."""
-    return delta.TableAbout.of(log_columns(stream))
 
 
 def _bounded_and_diverse(stream: Stream, schema: StructType) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -23,7 +23,7 @@ from streaming.base import (
     constant,
     literal,
 )
-from streaming.declare import Stream
+from streaming.declare import Stream, log_columns
 from streaming.lake import Lake
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows
 from streaming.sources import Source, UnitTable, unit_table_of
@@ -39,6 +39,11 @@ _MOST_FILES, _MOST_RANGES = 10_000, 32
 """The most files whose ranges of rows are remembered, and the most ranges of each, so that memory is bounded."""
 _LARGE = 8 * 2**20
 """Bytes of a file of which it pays to look for the part that is needed."""
+
+
+def about_log(stream: Stream) -> delta.TableAbout:
+    """The meaning of the columns of the stream's log."""
+    return delta.TableAbout.of(log_columns(stream))
 
 
 def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
-from urllib.parse import urlsplit
 
 from streaming.base import Dataset, DeclarationError, check_choice, check_tuple, check_type, dataset_at
 from streaming.lake import Lake
@@ -31,6 +30,11 @@ def settle_mode(target: Target, mode: str, of: str) -> None:
             value=mode,
         )
     object.__setattr__(target, "keeps_keys", mode == "upsert")
+
+
+def password_in(uri: str) -> str:
+    """The password in a URI, which ends at its last `@`, for it may have a slash in it; empty where there is none."""
+    return uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,17 @@ class DeltaTable(Target):
 
     def __post_init__(self) -> None:
         check_type("uri of DeltaTable", self.uri, str, "a folder or URI, such as 's3://bucket/orders'")
-        url = urlsplit(self.uri)
         if not self.uri.strip("/"):
             raise DeclarationError(
                 f"uri={self.uri!r} of DeltaTable names no place", "write 'exports/orders' or 's3://bucket/orders'."
+            )
+        scheme, sign, rest = self.uri.partition("://")
+        has_user = "@" in rest.partition("/")[0] and not scheme.startswith("abfs")
+        if password_in(self.uri) or has_user or "?" in self.uri:
+            place = f"{scheme}{sign}{rest.rpartition('@')[2]}".partition("?")[0]
+            raise DeclarationError(
+                f"the uri {place} of DeltaTable has more in it than a place",
+                "leave user, password and query out; credentials are in the environment, such as AWS_ACCESS_KEY_ID.",
             )
         refused = next((sign for sign in _NOT_IN_PATHS if sign in self.uri), None)
         if refused is not None:
@@ -82,12 +93,6 @@ class DeltaTable(Target):
                 "choose a place without it.",
                 field="uri",
                 value=self.uri,
-            )
-        has_user = bool(url.username) and not url.scheme.startswith("abfs")
-        if url.password or has_user or url.query:
-            raise DeclarationError(
-                f"the uri {url.scheme}://{url.hostname or ''}{url.path} of DeltaTable has more in it than a place",
-                "leave user, password and query out; credentials are in the environment, such as AWS_ACCESS_KEY_ID.",
             )
         settle_mode(self, self.mode, f"DeltaTable {self.uri!r}")
 

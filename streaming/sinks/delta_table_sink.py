@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import blake2b
 from urllib.parse import unquote
 
@@ -18,7 +19,7 @@ from streaming.base import MILLISECOND, SinkError, StoreError
 from streaming.sinks.sink import Delivered, NumberedBatch, check_own
 from streaming.sinks.table_rows import Bounds
 from streaming.sinks.table_sink import MovedMeanwhile, StoredFile, StoredTable, TableSink
-from streaming.tables import TaskFile, TaskFiles, arrow_schema_of, delta, s3, storage
+from streaming.tables import TaskFile, TaskFiles, arrow_schema_of, delta, files_added, read_file, s3, storage
 
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 _READ_AS_THEY_ARE = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -80,6 +81,10 @@ class StoredDelta(StoredTable):
     def columns(self) -> pa.Schema:
         return arrow_schema_of(self._table)
 
+    @cached_property
+    def _added(self) -> pa.Table:
+        return files_added(self._table)
+
     def check(self, *, upserts: bool) -> None:
         metadata, protocol = self._table.metadata(), self._table.protocol()
         configuration = metadata.configuration
@@ -124,7 +129,7 @@ class StoredDelta(StoredTable):
         return -1 if generation is None else generation
 
     def files(self, bounds: Bounds | None = None) -> Sequence[StoredFile]:
-        added = self._added()
+        added = self._added
         paths, sizes = (added.column(name).to_pylist() for name in ("path", "size_bytes"))
         counts = _counts(added)
         misses = [False] * len(paths) if bounds is None else _misses(added, bounds)
@@ -136,20 +141,8 @@ class StoredDelta(StoredTable):
 
     def read(self, file: StoredFile, columns: Sequence[str]) -> pa.Table:
         schema = self.columns
-        with storage.files_of(self._table).open_input_file(unquote(file.path)) as handle:
-            stored = parquet.ParquetFile(handle, coerce_int96_timestamp_unit="us")
-            there = [name for name in columns if name in stored.schema_arrow.names]
-            rows = stored.read(columns=there)
-            count = stored.metadata.num_rows
-        return pa.Table.from_arrays(
-            [
-                rows[name].cast(schema.field(name).type)
-                if name in there
-                else pa.chunked_array([pa.nulls(count, schema.field(name).type)])
-                for name in columns
-            ],
-            names=list(columns),
-        )
+        chosen = pa.schema([schema.field(name) for name in columns])
+        return read_file(storage.files_of(self._table), unquote(file.path), {}, chosen)
 
     def count(self) -> int:
         files = storage.files_of(self._table)
@@ -209,10 +202,6 @@ class StoredDelta(StoredTable):
             if not types.is_floating(each.type) and (each.name in key or not types.is_string(each.type))
         ]
         return sorted(kept, key=lambda name: name not in key)[:_MOST_FOR_BOUNDS]
-
-    def _added(self) -> pa.Table:
-        # Making a table of it would import pandas first.
-        return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
 
 
 def _rows_in(files: fs.FileSystem, file: StoredFile) -> int:

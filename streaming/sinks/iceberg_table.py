@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -17,11 +16,10 @@ from streaming.base import (
     needs,
 )
 from streaming.lake import Lake
-from streaming.sinks.delta_table import Mode, settle_mode
+from streaming.sinks.delta_table import Mode, password_in, settle_mode
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
-_SECRET = ("password", "secret", "token", "credential", "account-key", "connection-string")
-_USER_INFO = re.compile(r"(?<=://)([^/@:]*)(?::([^/@]*))?@")
+_SECRET = ("password", "secret", "token", "credential", "account-key", "connection-string", "header.")
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,8 @@ class IcebergTable(Target):
     of the storage (`s3.endpoint`), and `name`, under which the catalog keeps its tables (`default` where it is left
     out). A SQL catalog is in a file, `sqlite:////data/catalog.db`, or in a database,
     `postgresql+psycopg://etl:${PG_PASSWORD}@db.example/catalog`. Text such as `"${PG_PASSWORD}"` is taken from the
-    environment when it is needed, and secrets can be given in no other way. Namespace and table are created where they
-    are not there.
+    environment when it is needed, and secrets, with every `header.`, can be given in no other way. A URI has no query,
+    or is a variable as a whole. Namespace and table are created where they are not there.
 
     `key` and `mode` are those of `DeltaTable`, as is how rows replace each other, what fits into a table that is there,
     and what an upsert costs; the table may be partitioned.
@@ -69,12 +67,19 @@ class IcebergTable(Target):
         check_mapping(f"catalog of {of}", self.catalog, str, "a dict from property to text")
         object.__setattr__(self, "catalog", FrozenMapping(self.catalog))
         for name, value in self.catalog.items():
-            user = _USER_INFO.search(value)
-            is_secret = any(word in name.lower() for word in _SECRET) and not names_variables_only(value)
-            if is_secret or (user is not None and not names_variables_only(user[2] or "")):
+            secret = value if any(word in name.lower() for word in _SECRET) else password_in(value)
+            if not names_variables_only(secret):
                 raise DeclarationError(
                     f"property {name!r} of {of} holds a secret, which would be in the code and in what is shown of it",
                     "name a variable of the environment in its place, such as '${PG_PASSWORD}'.",
+                    field=name,
+                )
+            sign = next((each for each in "?#" if "://" in value and each in value), None)
+            if sign is not None:
+                raise DeclarationError(
+                    f"property {name!r} of {of} is a URI with {sign!r}, behind which a secret may stand",
+                    "leave that out, or name a variable of the environment that is the whole URI, such as "
+                    "'${CATALOG_URI}'.",
                     field=name,
                 )
         settle_mode(self, self.mode, of)
@@ -83,7 +88,9 @@ class IcebergTable(Target):
     def address(self) -> str:
         """Catalog and table."""
         of = self.catalog.get("uri") or self.catalog.get("type") or self.catalog.get("name", "default")
-        return f"{_USER_INFO.sub('', of)}: {self.name}"
+        scheme, sign, rest = of.partition("://")
+        authority, slash, path = rest.partition("/")
+        return f"{scheme}{sign}{authority.rpartition('@')[2]}{slash}{path}: {self.name}"
 
     def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
         """The table in its catalog: where its files lie, only the catalog knows."""

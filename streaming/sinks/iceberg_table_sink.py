@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -25,9 +25,24 @@ from streaming.sinks.table_rows import Bounds, kept_type
 from streaming.sinks.table_sink import MovedMeanwhile, StoredFile, StoredTable, TableSink
 
 _NEWEST_FORMAT = 2
+
+
+def _raised_by_clients() -> Iterator[type[Exception]]:
+    """The errors of the clients of Glue, DynamoDB and Hive, as far as these are installed."""
+    with suppress(ImportError):
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        yield from (BotoCoreError, ClientError)
+    with suppress(ImportError):
+        from thrift.Thrift import TException
+
+        yield TException
+
+
 _RAISED = (
     *(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)),
     *(SQLAlchemyError, OSError, ValueError, pa.ArrowException),
+    *_raised_by_clients(),
 )
 """The errors of PyIceberg, which have no class in common, and of what it stands on."""
 
@@ -65,7 +80,7 @@ class IcebergSink(TableSink):
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise SinkError(
                 f"{self.address}: {lines[0].rstrip('.')}. Check that catalog and storage are there, and that they may "
-                "be written to; nothing of the batch is there, and it is sent again by itself.",
+                "be written to; the batch is sent again by itself, and is there once.",
                 address=self.address,
             ) from error
 

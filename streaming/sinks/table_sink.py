@@ -33,11 +33,14 @@ from streaming.sinks.table_rows import (
 
 _ATTEMPTS = 8
 _MOST_SMALL = 16
-"""With so many small files an upsert brings them together, as it reads the keys of all files that may have its own."""
+"""With so many small files an upsert brings them together, as it reads the keys of all files that may have its own.
+
+One of so many batches looks for them, as that takes the list of all files.
+"""
 _WRITTEN_AT_ONCE = 64 * 2**20
 """Bytes of rows in memory that become one file."""
 _SMALL = _WRITTEN_AT_ONCE // 8
-"""Bytes of the rows of a small file in memory: of those brought together, no file but one is small."""
+"""Bytes of rows in memory below which a file counts as small; files brought together are larger, but for the last."""
 
 
 class MovedMeanwhile(Exception):
@@ -210,7 +213,8 @@ class TableSink(Sink):
         upsert = Upsert(given, self._key, changes_of(taken))
         try:
             replaced = self._replaced(table, fit, upsert, Bounds.of(given, self._key[0]))
-            replaced |= dict.fromkeys(_small_files(table, given, replaced), ())
+            if batch.number % _MOST_SMALL == 0:
+                replaced |= dict.fromkeys(_small_files(table, given, replaced), ())
             written = given.take(pa.array(upsert.written(), pa.int64()))
         finally:
             upsert.close()

@@ -6,7 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.tables import delta, history, s3, storage
-    from streaming.tables.arrow import arrow_schema_of, rows_of
+    from streaming.tables.arrow import arrow_schema_of, files_added, read_file, rows_of
     from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
     from streaming.tables.delta import attempts, nullable
     from streaming.tables.file_index import FileIndex

@@ -48,24 +48,26 @@ def files_added(table: DeltaTable) -> pa.Table:
 def read_added(table: DeltaTable, added: pa.Table) -> pa.Table:
     """The rows in some of the files that `files_added` lists of an open table, in memory."""
     schema, files = arrow_schema_of(table), files_of(table)
-    parts = [_read_file(files, path, values, schema) for path, values in _files(table, added)]
+    parts = [read_file(files, path, values, schema) for path, values in _files(table, added)]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _read_file(files: fs.FileSystem, path: str, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
-    """The rows of a file: with the values of its partition, and null in columns that have been added since."""
+def read_file(files: fs.FileSystem, path: str, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
+    """Columns of a file: with the values of its partition, and null in those that have been added since."""
     from pyarrow import parquet
 
     with files.open_input_file(path) as file:
-        rows = parquet.ParquetFile(file, coerce_int96_timestamp_unit=_INT96).read()
+        stored = parquet.ParquetFile(file, coerce_int96_timestamp_unit=_INT96)
+        count = stored.metadata.num_rows
+        rows = stored.read(columns=[name for name in schema.names if name in stored.schema_arrow.names])
     columns = []
     for column in schema:
         if column.name in values:
-            columns.append(pa.repeat(values[column.name].cast(column.type), rows.num_rows))
+            columns.append(pa.repeat(values[column.name].cast(column.type), count))
         elif column.name in rows.column_names:
             columns.append(rows.column(column.name).cast(column.type))
         else:
-            columns.append(pa.nulls(rows.num_rows, column.type))
+            columns.append(pa.nulls(count, column.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 

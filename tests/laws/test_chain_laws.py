@@ -140,7 +140,7 @@ def payload(row: tuple[str, float, int]) -> dict[str, Any]:
 def drawn(chance: random.Random) -> tuple[list[Level], list[Rows]]:
     """A chain, and batches of rows of which some come minutes late."""
     kinds = ("sum", "max", "count", "different")
-    levels = []
+    levels: list[Level] = []
     for size in chance.choice(SIZES)[: chance.choice((2, 3))]:
         slide = size if chance.random() < 0.7 else size // 2
         # The second level would not tell by a maximum whether a smaller row was taken back.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
@@ -38,8 +41,10 @@ class Platform:
             jobs.append(self._run(f"{pipeline.name}_corrections", asked.run_config))
         return jobs
 
-    def _run(self, job: str, config: dict[str, object]) -> str:
-        result = self.definitions.resolve_job_def(job).execute_in_process(run_config=config, instance=self.instance)
+    def _run(self, job: str, config: Mapping[str, Any]) -> str:
+        result = self.definitions.resolve_job_def(job).execute_in_process(
+            run_config=dict(config), instance=self.instance
+        )
         assert result.success
         return job
 

@@ -90,7 +90,7 @@ def a_first_sync_registers_every_table_of_the_pipeline_as_it_lies(registry: Regi
         assert table.location == f"file://{registry.lake.root}/doors/{place}"
         assert table.properties["tidemark.owner"] == "team:doors"
         assert (table.properties["tidemark.pipeline"], table.schema) == ("doors", registry.schema)
-    assert tables["hourly_current"].properties["tidemark.key"] == "Größe,window_start,window_end"
+    assert tables["hourly_current"].properties["tidemark.key"] == "Größe, window_start, window_end"
     assert _COMMENT in tables["wide"].comment and _COMMENT in tables["doors_log"].comment
     with registry.open() as catalog:
         has_columns = bool(catalog.as_held(TableEntry("s", "t", "x", tables["wide"].columns)).columns)
@@ -140,6 +140,30 @@ def a_table_that_is_gone_or_not_declared_any_more_is_withdrawn_and_files_stay(re
     assert sorted(registry.tables()) == ["doors_log", "hourly", "wide"]
     assert registry.sync([Pipeline(DOORS, (WIDE,), owner="team:doors")]) == [("withdraw", "hourly")]
     assert Path(registry.lake.path("doors", "hourly", "_delta_log")).is_dir()
+
+
+def a_lake_that_is_not_mounted_is_no_lake_without_tables(registry: Registry) -> None:
+    registry.sync()
+    before = registry.tables()
+    elsewhere = f"{registry.lake.root}, unmounted"
+    Path(registry.lake.root).rename(elsewhere)
+    Path(registry.lake.root).mkdir()
+    for all_of_lake in (False, True):
+        with pytest.raises(CatalogError, match=r"a lake has no table at all, and .* has 4 tables of it.*TIDEMARK_HOME"):
+            registry.sync(all_of_lake=all_of_lake)
+    assert registry.tables() == before
+    Path(registry.lake.root).rmdir()
+    Path(elsewhere).rename(registry.lake.root)
+    assert registry.sync(all_of_lake=True) == []
+
+
+def all_tables_of_one_pipeline_are_withdrawn_where_the_lake_has_others(registry: Registry) -> None:
+    gates = replace(DOORS, name="gates")
+    shutil.copytree(registry.lake.path("doors", "log"), registry.lake.path("gates", "log"))
+    registry.sync([PIPELINE, Pipeline(gates, (replace(WIDE, of=gates),))])
+    shutil.rmtree(registry.lake.path("doors"))
+    assert registry.sync() == [("withdraw", name) for name in TABLES]
+    assert [*registry.tables()] == ["gates_log"]
 
 
 def tables_of_a_pipeline_that_is_not_declared_here_are_withdrawn_once_they_are_gone(registry: Registry) -> None:
@@ -225,6 +249,8 @@ LAWS = (
     a_second_sync_does_nothing,
     a_changed_comment_owner_or_column_is_changed_there_and_nothing_else,
     a_table_that_is_gone_or_not_declared_any_more_is_withdrawn_and_files_stay,
+    a_lake_that_is_not_mounted_is_no_lake_without_tables,
+    all_tables_of_one_pipeline_are_withdrawn_where_the_lake_has_others,
     tables_of_a_pipeline_that_is_not_declared_here_are_withdrawn_once_they_are_gone,
     tables_of_others_are_never_touched,
     a_name_that_somebody_else_has_is_refused_before_anything_is_done,

@@ -9,7 +9,7 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from streaming.base.errors import CatalogError
+from streaming.base.errors import CatalogError, SettingsError
 from streaming.catalogs import CatalogColumn, TableEntry
 from streaming.catalogs.glue import GlueCatalog
 from tests.streaming.catalogs.contract import LAWS, Registry, a_lake
@@ -43,6 +43,19 @@ def test_texts_are_cut_to_what_glue_takes() -> None:
     held = GlueCatalog().as_held(entry)
     assert held.columns == (CatalogColumn("n", "timestamp", "m" * 252 + "..."),)
     assert held.comment == "c" * 2_045 + "..."
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:5000", "http://user:sesame@localhost", "http://localhost:sesame", "http://user:ses/ame@localhost"],
+)
+def test_what_is_no_endpoint_is_refused(url: str) -> None:
+    refused = (
+        r"TIDEMARK_CATALOG_URL \(.*\) is no address of a catalog; write https://host:port, without a user, and cred"
+    )
+    with pytest.raises(SettingsError, match=refused) as raised:
+        GlueCatalog(url)
+    assert "sesame" not in str(raised.value)
 
 
 def test_an_endpoint_that_is_away_or_credentials_that_are_missing_are_told(

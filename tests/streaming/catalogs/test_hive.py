@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,8 +102,20 @@ def test_a_metastore_that_is_away_is_named(tmp_path: Path) -> None:
         registry.sync()
 
 
-@pytest.mark.parametrize("url", ["http://host:9083", "host:9083", "thrift://user:sesame@host"])
-def test_what_is_no_address_of_a_metastore_is_refused(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"is no address of a Hive metastore; write thrift://host:9083") as raised:
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://host:9083", "http://host:9083"),
+        ("host:9083", "host://"),
+        ("thrift://user:sesame@host:1", "thrift://host:1"),
+        ("thrift://:sesame@host", "thrift://host"),
+        ("thrift://host:sesame", "a URL that cannot be read"),
+        ("thrift://host:70000", "a URL that cannot be read"),
+        ("thrift://[host", "a URL that cannot be read"),
+    ],
+)
+def test_what_is_no_address_of_a_metastore_is_refused(url: str, shown: str) -> None:
+    refused = re.escape(f"({shown}) is no address of a Hive metastore; write thrift://host:9083, without a user")
+    with pytest.raises(SettingsError, match=refused) as raised:
         HiveCatalog(url)
     assert "sesame" not in str(raised.value)

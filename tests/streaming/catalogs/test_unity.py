@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,7 +14,7 @@ from streaming import Pipeline
 from streaming.base.errors import CatalogError, SettingsError
 from streaming.catalogs import apply_difference, compare
 from streaming.catalogs.unity import UnityCatalog
-from tests.streaming.catalogs.contract import DOORS, LAWS, PIPELINE, WIDE, Registry, a_lake, replace_owner
+from tests.streaming.catalogs.contract import DOORS, LAWS, PIPELINE, TABLES, WIDE, Registry, a_lake, replace_owner
 from tests.support.catalog_servers import TOKEN, RecordedUnity, serving
 
 
@@ -58,6 +60,21 @@ def test_tables_of_a_renamed_pipeline_leave_the_schema_of_the_old_name_first(
         *(("create", f"new.{name}") for name in ("doors_log", "wide")),
     ]
     assert sorted(server.tables) == ["main.new.doors_log", "main.new.wide"]
+
+
+def test_a_pipeline_without_tables_is_told_where_another_schema_has_tables_of_the_lake(registry: Registry) -> None:
+    def done(pipeline: Pipeline) -> list[tuple[str, str]]:
+        with registry.open() as catalog:
+            found = compare(catalog, registry.lake, [pipeline])
+            apply_difference(catalog, registry.lake, found)
+        return [(change.action, str(change.entry)) for change in found.changes]
+
+    gates = replace(DOORS, name="gates")
+    shutil.copytree(registry.lake.path("doors", "log"), registry.lake.path("gates", "log"))
+    assert done(Pipeline(gates, (replace(WIDE, of=gates),))) == [("create", "gates.gates_log")]
+    assert len(done(PIPELINE)) == len(TABLES)
+    shutil.rmtree(registry.lake.path("doors"))
+    assert done(PIPELINE) == [("withdraw", f"doors.{name}") for name in TABLES]
 
 
 def test_columns_are_told_as_spark_and_the_server_read_them(server: RecordedUnity, registry: Registry) -> None:

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Json, Lake, Pipeline, agg
+from streaming.catalogs import lake_entries
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from tests.support.delivering import by_id, reading, readings
@@ -49,6 +50,17 @@ def test_tables_tell_meaning_unit_and_key_of_their_columns(spark: SparkSession, 
     assert key_of(lake.log(measured)) is key_of(lake.table(by_sensor, "changes")) is None
     shown = spark.sql(f"describe delta.`{lake.table(by_sensor, 'current')}`").collect()
     assert {row["col_name"]: row["comment"] for row in shown}["id"] == "Key. Which sensor"
+
+
+def test_a_catalog_is_told_what_tables_say_of_themselves(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, shop, [reading("a", 1, 5), reading("a", 40, 1)])
+    entries = {entry.name: entry for entry in lake_entries(lake, shop)}
+    assert {"readings_log", by_sensor.name, f"{by_sensor.name}_changes", f"{by_sensor.name}_current"} <= {*entries}
+    for entry in entries.values():
+        uri = entry.location.removeprefix("file://")
+        comments = {name: metadata.get("comment", "") for name, metadata in said(uri).items()}
+        assert {column.name: column.comment for column in entry.columns} == comments, entry.name
+        assert entry.properties.get("tidemark.key") == key_of(uri)
 
 
 def test_maintenance_writes_down_what_is_said_by_now(spark: SparkSession, lake: Lake) -> None:

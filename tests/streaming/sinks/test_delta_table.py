@@ -14,7 +14,7 @@ from streaming import DeltaTable, Lake
 from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from streaming.sinks.table_rows import Bounds
-from streaming.tables import delta
+from streaming.tables import delta, files_added
 from tests.streaming.sinks.contract import LAWS, TRANSACTIONAL_LAWS, Arrivals, batch, deliver
 from tests.support.object_store import Bucket
 from tests.support.tables_of_files import DeltaPlace
@@ -179,6 +179,21 @@ def test_files_without_a_key_of_the_batch_are_not_read(place: DeltaPlace) -> Non
     assert len(table.files(Bounds("name", "c", "d"))) == 3, "nobody knows the bounds of what is no key"
 
 
+def test_the_files_of_a_table_are_listed_once_for_a_batch(place: DeltaPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.sinks.table_sink._MOST_SMALL", 1)
+    listed = 0
+
+    def noted(table: deltalake.DeltaTable) -> pa.Table:
+        nonlocal listed
+        listed += 1
+        return files_added(table)
+
+    monkeypatch.setattr("streaming.sinks.delta_table_sink.files_added", noted)
+    for number in range(3):
+        send(place, number, row(number, "a"), key=("id",))
+    assert listed == 3
+
+
 def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:
     send(place, 0, row(1, "a"))
     newest, *_ = place.open().history()
@@ -191,6 +206,9 @@ def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:
     [
         ({"uri": ""}, "uri='' of DeltaTable names no place"),
         ({"uri": "s3://key:secret@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "s3://key:sec/ret@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "s3://key:secret*@bucket/x"}, "the uri s3://bucket/x of DeltaTable has more in it than a place"),
+        ({"uri": "s3://[bucket/x"}, r"uri='s3://\[bucket/x' of DeltaTable contains '\['"),
         ({"uri": "exports/100%"}, "uri='exports/100%' of DeltaTable contains '%'"),
         ({"mode": "merge"}, "mode='merge' of DeltaTable 'x' is unknown; use one of: 'upsert', 'append'"),
         ({"mode": "append", "key": ("id",)}, "asks for one row of a key, and mode='append' for every row"),
@@ -200,4 +218,4 @@ def test_each_commit_says_which_batch_it_is(place: DeltaPlace) -> None:
 def test_what_is_no_table_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(DeclarationError, match=reason) as error:
         DeltaTable(**{"uri": "x", **given})
-    assert "secret" not in str(error.value)
+    assert "secret" not in str(error.value) and "ret@" not in str(error.value)

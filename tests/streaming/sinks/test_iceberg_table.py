@@ -8,13 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
+from thrift.transport.TTransport import TTransportException
 
 from streaming import IcebergTable, Lake
+from streaming.base import Dataset
 from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from streaming.sinks.table_rows import Bounds
@@ -156,6 +160,37 @@ def test_a_catalog_that_is_away_is_waited_for_and_told(lake: Lake, place: Iceber
     send(place, 0, row(1, "a"))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoCredentialsError(),
+        EndpointConnectionError(endpoint_url="https://glue.example"),
+        ClientError({"Error": {"Code": "ExpiredTokenException", "Message": "The token has expired"}}, "GetTable"),
+        TTransportException(message="Could not connect to the metastore"),
+        CommitStateUnknownException("The answer to the commit was lost"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_client_of_a_catalog_raises_is_waited_for_and_told(error: Exception, place: IcebergPlace) -> None:
+    sink = place.target().connect(NOWHERE, Delivered("shop/all", "here"))
+    with (
+        pytest.raises(
+            SinkError, match=r"shop\.numbers: .*; the batch is sent again by itself, and is there once\."
+        ) as told,
+        sink.telling(),  # type: ignore[attr-defined]
+    ):
+        raise error
+    assert str(error).rstrip(".") in str(told.value)
+
+
+def test_glue_without_a_region_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    target = IcebergTable("shop.numbers", {"type": "glue"})
+    with pytest.raises(SinkError, match=r"glue: shop\.numbers: You must specify a region"):
+        target.connect(NOWHERE, Delivered("shop/all", "here")).delivered_through(0)
+
+
 def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:
     target = IcebergTable("shop.numbers", {**place.properties, "s3.secret-access-key": "${NOT_SET_AT_ALL}"})
     with pytest.raises(
@@ -171,6 +206,15 @@ def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:
         ({"catalog": {"s3.secret-access-key": "hunter2"}}, "property 's3.secret-access-key' of .* holds a secret"),
         ({"catalog": {"token": "a${B}hunter2"}}, "property 'token' of IcebergTable 'shop.orders' holds a secret"),
         ({"catalog": {"uri": "postgresql://etl:hunter2@db/x"}}, "property 'uri' of .* holds a secret"),
+        ({"catalog": {"uri": "postgresql://etl:hun/ter2@db/x"}}, "property 'uri' of .* holds a secret"),
+        ({"catalog": {"uri": "postgresql://${A}:${B}@db@hunter2@db/x"}}, "property 'uri' of .* holds a secret"),
+        (
+            {"catalog": {"uri": "postgresql+psycopg://db/catalog?user=etl&password=hunter2"}},
+            r"property 'uri' of IcebergTable 'shop.orders' is a URI with '\?'.* such as '\$\{CATALOG_URI\}'",
+        ),
+        ({"catalog": {"s3.endpoint": "https://store#hunter2"}}, "property 's3.endpoint' of .* is a URI with '#'"),
+        ({"catalog": {"header.Authorization": "Bearer hunter2"}}, "property 'header.Authorization' of .* a secret"),
+        ({"catalog": {"header.X-Api-Key": "hunter2"}}, "property 'header.X-Api-Key' of .* holds a secret"),
         ({"catalog": {"port": 1}}, "'port' in catalog of IcebergTable 'shop.orders' is 1, a int"),
         ({"mode": "append", "key": ("id",)}, "asks for one row of a key, and mode='append' for every row"),
     ],
@@ -178,7 +222,7 @@ def test_a_variable_that_is_not_set_is_named(place: IcebergPlace) -> None:
 def test_what_is_no_table_and_what_is_secret_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(DeclarationError, match=reason) as error:
         IcebergTable(**{"name": "shop.orders", **given})
-    assert "hunter2" not in str(error.value)
+    assert "hunter2" not in str(error.value) and "ter2" not in str(error.value)
 
 
 def test_a_target_is_a_value_and_a_variable_is_no_secret() -> None:
@@ -186,3 +230,22 @@ def test_a_target_is_a_value_and_a_variable_is_no_secret() -> None:
     assert pickle.loads(pickle.dumps(target)) == target
     assert {target: 1}[IcebergTable("shop.orders", dict(target.catalog), ("id",))] == 1
     assert target.address == "postgresql://db/x: shop.orders"
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        (
+            "postgresql+psycopg://${USER}:${PASSWORD}@db.example:5432/catalog",
+            "postgresql+psycopg://db.example:5432/catalog",
+        ),
+        ("http://etl@[::1]:8181/api", "http://[::1]:8181/api"),
+        ("sqlite:////data/at@home/catalog.db", "sqlite:////data/at@home/catalog.db"),
+        ("thrift://one:9083,thrift://two:9083", "thrift://one:9083,thrift://two:9083"),
+        ("${CATALOG_URI}", "${CATALOG_URI}"),
+    ],
+)
+def test_an_address_is_scheme_host_port_and_path(uri: str, place: str) -> None:
+    target = IcebergTable("shop.orders", {"uri": uri})
+    assert target.address == f"{place}: shop.orders"
+    assert target.datasets(NOWHERE) == (Dataset(place, "shop.orders"),)

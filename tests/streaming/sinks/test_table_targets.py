@@ -13,6 +13,7 @@ import pytest
 from streaming import Lake
 from streaming.base.errors import ProgressError, SinkError
 from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, RefusedRow, Target
+from streaming.sinks.table_rows import Bounds
 from tests.streaming.sinks.contract import LAWS, TRANSACTIONAL_LAWS, Arrivals, deliver
 from tests.support.seeds import draws
 from tests.support.tables_of_files import DeltaPlace, Place, in_file
@@ -92,6 +93,28 @@ def test_of_many_batches_few_files_are_left_and_every_key_once(
     assert place.rows("key", "value") == [(f"{number:02}-{row}", number) for number in range(6) for row in range(3)]
     sink = target.connect(place_lake(place), Delivered("shop/all", "here", ("key",), changes=True))
     assert (sink.count(), files_of(place)) == (18, 2)
+
+
+def test_an_upsert_plans_with_the_bounds_of_its_keys_and_seldom_the_whole_table(
+    place: Place, send: Send, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.sinks.table_sink._MOST_SMALL", 4)
+    target = place.target(key=("key",))
+    send(target, 0, change("00", 0, 0))
+    sink: Any = target.connect(lake, Delivered("shop/all", "here", ("key",), changes=True))
+    kind = type(sink.open())
+    planned: list[tuple[int, bool]] = []
+    files = kind.files
+
+    def noted(table: Any, bounds: Bounds | None = None) -> Any:
+        planned.append((number, bounds is None))
+        return files(table, bounds)
+
+    monkeypatch.setattr(kind, "files", noted)
+    for number in range(1, 9):
+        send(target, number, change(f"{number:02}", number, number))
+    assert [number for number, is_whole in planned if is_whole] == [4, 8]
+    assert [number for number, is_whole in planned if not is_whole] == [*range(1, 9)]
 
 
 def test_random_changes_leave_what_a_dict_holds_that_knows_revisions(place: Place, send: Send) -> None:

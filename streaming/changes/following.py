@@ -1,4 +1,4 @@
-"""What is current of an operator, as a stream follows it: its changes, revision by revision."""
+"""The changes of what is current of an operator, as a stream follows them, revision by revision."""
 
 from __future__ import annotations
 

@@ -113,3 +113,18 @@ def test_days_come_again_into_a_table_that_keeps_keys(spark: SparkSession, lake:
     courier.runtime.ask_for_days([at(0).date()])
     courier.deliver()
     assert place.rows("id", "total") == expected
+
+
+@pytest.mark.long
+def test_rejected_and_late_rows_are_tables_where_that_is_declared(spark: SparkSession, lake: Lake) -> None:
+    refused, late = DeltaPlace(lake, "out/refused"), DeltaPlace(lake, "out/late")
+    ingested(spark, lake, [reading("a", 1, 5), reading("b", 2, None), reading("a", 40, 1)], [reading("a", 3, 2)])
+    for delivery in (
+        Delivery("refused", readings, refused.target(mode="append"), "rejected"),
+        Delivery("late", by_id, late.target(mode="append"), "late"),
+    ):
+        Courier(spark, lake, delivery).deliver()
+    (row,) = refused.open().to_pyarrow_table().to_pylist()
+    assert row["reasons"][0].startswith("value_present") and b'"b"' in row["payload"]
+    (row,) = late.open().to_pyarrow_table().to_pylist()
+    assert (row["id"], row["value"], row["window_start"]) == ("a", 2, at(0))

@@ -149,7 +149,8 @@ class ReasonDocument(BaseModel):
 class ReportDocument(Document):
     """`tidemark report --json`: the rows of each section where it was `published`, otherwise the `reasons` why not.
 
-    With `as_of`, batches by stream, it is as it would have been then, and nothing was judged or published.
+    With `as_of`, batches by stream, nothing was judged or published: with a `run_id` it is what that run has published
+    of these batches, without one what it would have.
     """
 
     lake: str
@@ -172,11 +173,16 @@ class ReportDocument(Document):
 
     @classmethod
     def past(
-        cls, lake: Lake, report: Report, notes: Sequence[str], sections: Mapping[str, list[dict[str, Any]]]
+        cls,
+        lake: Lake,
+        report: Report,
+        notes: Sequence[str],
+        sections: Mapping[str, list[dict[str, Any]]],
+        run_id: str | None = None,
     ) -> ReportDocument:
         """The document of a report as of the batches of the lake's cut."""
         document = cls(lake=lake.root, report=report.name, pipeline=report.pipeline.name, published=False)
-        fields = {"as_of": dict(lake.cut or {}), "sections": dict(sections), "footnotes": list(notes)}
+        fields = {"as_of": dict(lake.cut or {}), "sections": dict(sections), "footnotes": list(notes), "run_id": run_id}
         return document.model_copy(update=fields)
 
     @classmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
+import pyarrow as pa
 import typer
 
 from platform_assets.cli.completion import beginning, silent
@@ -15,12 +16,14 @@ from platform_assets.cli.context import AsJson, AsOf, console, has_little, read_
 from platform_assets.cli.documents import ReportDocument
 from platform_assets.cli.render import next_step, print_table
 from platform_assets.cli.rows import json_lines
+from platform_assets.reports.publication import published_as_of
 from platform_assets.reports.publish import Published, judge_and_publish, sources_as_of
 from platform_assets.reports.registry import declared_reports, find_report
 from platform_assets.reports.report import Report
 from quality import GateClosed
 from streaming.lake import Lake
 from streaming.operations import recomputed
+from streaming.reading import json_lines as lines_of
 
 
 @silent
@@ -41,7 +44,7 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
     """Judge what a report reads, and publish it if its gate opens.
 
     Exits with 4 if the gate is closed: the report before this one stays as it was. With --as-of it is only
-    printed, as it would have been then: nothing is judged, and what is published stays.
+    printed: as it was published of the batches of then, or else as it would have been. Nothing is judged.
     """
     declared = find_report(name)
     lake = read_lake(declared.pipeline, as_of)
@@ -57,8 +60,7 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
             raise
         if as_json:
             sections = {
-                title: [json.loads(line) for line in json_lines(spark.createDataFrame(table))]
-                for title, table in published.tables.items()
+                title: _parsed(json_lines(spark.createDataFrame(table))) for title, table in published.tables.items()
             }
             ReportDocument.of(lake.root, declared, published, sections).print()
             return
@@ -74,24 +76,43 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
 
 
 def _print_as_of(declared: Report, lake: Lake, as_of: str, as_json: bool) -> None:
+    past = published_as_of(lake, declared)
+    if past is not None:
+        if as_json:
+            sections = {title: _parsed(lines_of(table.column_names, [table])) for title, table in past.tables.items()}
+            ReportDocument.past(lake, declared, past.footnotes, sections, past.run_id).print()
+            return
+        _print_past(past.tables, past.footnotes, as_of)
+        said = f"This is what run {past.run_id} has published of these batches; nothing was computed."
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+        next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")
+        return
     with (
-        spark_session(is_short=has_little(declared.pipeline)) as spark,
+        spark_session(is_short=has_little(declared.pipeline), why="nothing was published of these batches") as spark,
         recomputed(spark, lake, declared.pipeline.operators) as there,
     ):
         sources = sources_as_of(spark, there, declared)
         frames = {section.table: section.rows(sources) for section in declared.sections}
         tables = {title: frame.toArrow() for title, frame in frames.items()}
         if as_json:
-            sections = {title: [json.loads(line) for line in json_lines(frame)] for title, frame in frames.items()}
+            sections = {title: _parsed(json_lines(frame)) for title, frame in frames.items()}
             ReportDocument.past(lake, declared, sources.footnotes, sections).print()
             return
         notes = sources.footnotes
+    _print_past(tables, notes, as_of)
+    console.print("Nothing was judged or published: this is how it was then.", highlight=False)
+    next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")
+
+
+def _print_past(tables: Mapping[str, pa.Table], notes: Iterable[str], as_of: str) -> None:
     for title, table in tables.items():
         print_table(console, table, f"{title} as of {as_of}")
     for note in notes:
         console.print(f"note: {note}", highlight=False)
-    console.print("Nothing was judged or published: this is how it was then.", highlight=False)
-    next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")
+
+
+def _parsed(lines: Iterable[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines]
 
 
 def _files(published: Published) -> Iterable[str]:

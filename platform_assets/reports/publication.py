@@ -10,16 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
+from platform_assets.reports.report import Report
 from quality import Pin, Pins
+from streaming.base import LogError
 from streaming.lake import Lake
-from streaming.tables import delta, storage
+from streaming.log import head
+from streaming.tables import delta, newest_commits, storage
 
 
 @dataclass(frozen=True)
@@ -106,3 +110,64 @@ def digest(content: bytes) -> str:
 
 def _place(lake: Lake, report: str) -> str:
     return f"{lake.report(report)}.json"
+
+
+@dataclass(frozen=True)
+class PastReport:
+    """A report as it was published once: the run, and the rows of its sections by table; `footnotes` as then."""
+
+    run_id: str
+    tables: Mapping[str, pa.Table]
+    footnotes: tuple[str, ...]
+
+
+def published_as_of(lake: Lake, report: Report) -> PastReport | None:
+    """The newest report that was published of exactly the batches as of which the lake is read, by its tables.
+
+    None where there is none: of these batches nothing was published, or it is too long ago for the tables to tell. A
+    gate lets pass only what is corrected, so that what it has published of some batches is what they amount to.
+    """
+    newest = delta.open_table(lake.report(report.sections[0].table))
+    for commit in () if newest is None else newest_commits(newest):
+        says = commit["userMetadata"]
+        if not isinstance(says, dict) or says.get("report") != report.name:
+            continue
+        if _batches(lake, report, Pins.from_json(says["pins"])) == dict(lake.cut or {}):
+            return _published_by(lake, report, says["run_id"], says["footnotes"])
+    return None
+
+
+def _published_by(lake: Lake, report: Report, run_id: str, footnotes: Sequence[str]) -> PastReport | None:
+    tables = {}
+    for section in report.sections:
+        table = delta.open_table(lake.report(section.table), _version_of_run(lake, section.table, run_id))
+        if table is None:
+            return None
+        tables[section.table] = delta.contents(table)
+    return PastReport(run_id, tables, tuple(footnotes))
+
+
+def _batches(lake: Lake, report: Report, pins: Pins) -> dict[str, int] | None:
+    """The newest batch of each log that was pinned, by stream; None where a log cannot be read at that version now."""
+    now, batches = replace(lake, cut=None), {}
+    for stream in report.pipeline.streams:
+        pinned = next((pin for pin in pins.tables if pin.uri == lake.log(stream)), None)
+        try:
+            newest = None if pinned is None else head(now, stream, pinned.version)
+        except (DeltaError, LogError):
+            return None
+        if newest is not None:
+            batches[stream.name] = newest.number
+    return batches
+
+
+def _version_of_run(lake: Lake, section: str, run_id: str) -> int:
+    """The version of a section's table that a run has written; `delta.BEFORE` where there is none."""
+    table = delta.open_table(lake.report(section))
+    commits = () if table is None else newest_commits(table)
+    written = (
+        int(commit["version"])
+        for commit in commits
+        if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("run_id") == run_id
+    )
+    return next(written, delta.BEFORE)

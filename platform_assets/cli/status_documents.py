@@ -53,10 +53,11 @@ class BacklogDocument(BaseModel):
 class QueryDocument(BaseModel):
     """The query of a log, an operator or a delivery: the batch that runs, the last one, and totals since the start.
 
-    `behind`: the batches of its logs that an operator has not followed yet, `behind_since` when these became more than
-    one; `watermark`: that of its logs at the batch up to which it has. `paused`: why it does not go on until somebody
-    acts, while the others do. `waiting`: why a delivery waits for its target, `waiting_since` when it began to.
-    `failures`: rows since the start that something outside did not answer, `failed_at` when the last one.
+    `rejected`: those of `rows` that a log got as rejected ones. `behind`: the batches of its logs that an operator has
+    not followed yet, `behind_since` when these became more than one; `watermark`: that of its logs at the batch up to
+    which it has. `paused`: why it does not go on until somebody acts, while the others do. `waiting`: why a delivery
+    waits for its target, `waiting_since` when it began to. `failures`: rows since the start that something outside did
+    not answer, `failed_at` when the last one.
     """
 
     running_batch: int | None
@@ -66,6 +67,7 @@ class QueryDocument(BaseModel):
     last_seconds: float | None
     batches: int
     rows: int
+    rejected: int
     state_rows: int | None
     state_bytes: int | None
     paused: str | None

@@ -159,13 +159,20 @@ class Run:
             DeclarationError: Spark cannot compute what is declared, whatever the rows.
         """
         _check_types(self.spark, self.operators)
-        analyse(self.spark, self.lake, self.pipeline)
+        self._keep_analyses()
         for runtime in self.operators:
             if not self.take_over(runtime):
                 self._pauses.check(runtime)
         for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
             widen_log(self.spark, self.lake, stream)
         self._feed_changes()
+
+    def _keep_analyses(self) -> None:
+        """Write down what Spark tells of the declarations; nothing stops where that fails, as it only explains them."""
+        try:
+            analyse(self.spark, self.lake, self.pipeline)
+        except (StreamingError, OSError) as failed:
+            _log.warning("what %r computes could not be written down: %s", self.pipeline.name, failed)
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.

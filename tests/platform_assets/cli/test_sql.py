@@ -57,7 +57,12 @@ def test_first_results_are_never_taken_for_what_is_current(typed: Typed, tmp_pat
 
 
 def test_what_was_published_of_a_report_is_a_table(typed: Typed, lake: Lake) -> None:
-    write_deltalake(lake.report("on_time"), pa.table({"carrier": ["UA"], "flights": [3]}))
+    for flights in (3, 4):
+        written = pa.table({"carrier": ["UA"], "flights": [flights]})
+        write_deltalake(lake.report("on_time"), written, mode="overwrite")
+    # The second version is of a run that died before it was published.
+    Path(lake.report("punctuality.json")).write_text(json.dumps({"versions": {"on_time": 0}}))
+    Path(lake.report("other.json")).write_text("{")
     assert rows(typed, "select flights from reports.on_time where carrier = 'UA'") == [{"flights": 3}]
     code, _, err = typed("sql 'select * from reports.other'")
     assert code == 1 and "reports.on_time" in err

@@ -10,6 +10,7 @@ from subprocess import run as run_process
 from typing import Any
 
 import dagster as dg
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -99,6 +100,7 @@ def of_sql(lake: Lake, table: str, pipeline: Pipeline) -> Decimal:
     return Decimal(row["revenue"])
 
 
+@pytest.mark.long
 def test_corrected_revenue_is_one_number_whoever_reads_it(spark: SparkSession, lake: Lake, postgres: str) -> None:
     delivered = Delivery("revenue_by_hour", orders_by_hour, Postgres("revenue", connection=postgres), "current")
     pipeline = Pipeline(orders, (orders_by_hour,), deliveries=(delivered,))

@@ -168,7 +168,8 @@ def quiet(spark: SparkSession, lake: Lake, pipelines: Sequence[Pipeline]) -> Non
         publish(spark, lake, pipeline.views[0])
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
 def test_current_of_the_last_view_is_a_batch_over_the_first_log(
     spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_an_operator_that_has_followed_less_keeps_the_versions_of_before(spark: 
     assert total(lake) == 13
 
 
+@pytest.mark.long
 def test_a_correction_is_read_once_it_is_published(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, FIRST)
     run(spark, lake, SHOP, SECOND)

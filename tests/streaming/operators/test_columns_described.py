@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -77,6 +78,7 @@ def test_maintenance_writes_down_what_is_said_by_now(spark: SparkSession, lake: 
     assert DeltaTable(lake.log(measured)).version() == version
 
 
+@pytest.mark.long
 def test_what_is_said_outlives_a_rebuild_and_new_columns(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, shop, [reading("a", 1, 5), reading("a", 40, 1)])
     more = replace(by_sensor, aggregates={**TOTALS, "highest": agg.maximum("value")})

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 import tidemark
 from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
-from streaming.base import DeclarationError, ReadError
+from streaming.base import DeclarationError, ReadError, T
 from streaming.lake import Lake
+from streaming.tables import delta
 from tests.support.written_lake import write_flights
 
 PROJECT = Path(__file__).parents[3]
@@ -100,3 +101,20 @@ def test_other_engines_read_the_tables_by_themselves(written: Lake) -> None:
     assert polars.read_delta(table.table_uri)["flights"].sum() == 6
     by_datafusion = QueryBuilder().register("t", table).execute("select sum(flights) as flights from t")
     assert pa.table(by_datafusion.read_all()).to_pylist() == [{"flights": 6}]
+
+
+def test_a_filter_finds_rows_of_columns_without_bounds(tmp_path: Path) -> None:
+    """Only bounds of `number` are kept of the file, as of most columns of the lake's tables none are."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    uri = str(tmp_path / "table")
+    rows = pa.table({"number": pa.array([1, 2], pa.int64()), "reason": ["first", "correction"]})
+    schema = T.StructType([T.StructField("number", T.LongType()), T.StructField("reason", T.StringType())])
+    delta.create(uri, schema, append_only=False, description="bounds of one column")
+    delta.stage_rows(uri, rows, schema, statistics=("number",)).commit({})
+    by_datafusion = QueryBuilder().register("t", DeltaTable(uri)).execute("select * from t where reason = 'correction'")
+    assert pa.table(by_datafusion.read_all())["number"].to_pylist() == [2]
+    everything = QueryBuilder().register("t", DeltaTable(uri)).execute("select * from t")
+    by_duckdb = duckdb.from_arrow(pa.table(everything.read_all())).filter("reason = 'correction'")
+    assert [row[0] for row in by_duckdb.fetchall()] == [2]
+    assert polars.scan_delta(uri).filter(polars.col("reason") == "correction").collect()["number"].to_list() == [2]

@@ -54,6 +54,7 @@ def land(lake: Lake) -> None:
     land_all(lake, beats, [{"id": key, "at": at(second).isoformat(), "value": value} for key, second, value in rows])
 
 
+@pytest.mark.long
 def test_a_drain_tells_versions_rows_and_columns_of_all_that_it_reads_and_writes(
     spark: SparkSession, lake: Lake, told_to: Path
 ) -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
 from streaming.base import JarError, SettingsError, StreamingError
 from streaming.spark.java import require_java
 from streaming.tables import s3
@@ -30,6 +32,9 @@ _log = logging.getLogger("tidemark")
 
 _DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 """Maven coordinates that suffice to read, write and merge Delta tables; what they need is in Spark."""
+
+_ATTEMPTS = 4
+"""Repositories answer now and then that they are busy; the waits between the attempts are 2, 4 and 8 seconds."""
 
 _LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
 """Hadoop's own local file system runs `chmod` and `readlink` as processes, dozens of them a batch."""
@@ -294,8 +299,9 @@ def _resolve(
 ) -> dict[tuple[str, ...], list[Path]]:
     """Where Spark's resolver put the jars of each entry; of an entry's coordinates the first one that can be had.
 
-    `folder` is where the jars will be kept, for error texts. `without` names dependencies, as `group:artifact`, that
-    are left out.
+    An entry of which none can be had is tried again, since a repository may be busy for a moment. `folder` is where the
+    jars will be kept, for error texts. `without` names dependencies, as `group:artifact`, that are left
+    out.
 
     Raises:
         JarError: none of an entry's coordinates can be had.
@@ -315,8 +321,15 @@ def _resolve(
             names = [coordinates[0] for coordinates in wanted]
             raise _jar_error(names, folder, f"its JVM did not start: {last_words}") from error
         try:
+            again = Retrying(
+                retry=retry_if_exception_type(JarError),
+                stop=stop_after_attempt(_ATTEMPTS),
+                wait=wait_exponential(multiplier=2),
+                reraise=True,
+            )
             return {
-                coordinates: _first(gateway, coordinates, folder, with_dependencies, without) for coordinates in wanted
+                coordinates: again(_first, gateway, coordinates, folder, with_dependencies, without)
+                for coordinates in wanted
             }
         finally:
             gateway.shutdown()

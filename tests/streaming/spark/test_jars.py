@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -38,13 +40,21 @@ def put_jars(folder: Path, *names: str) -> None:
 
 def without_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point Spark's resolver at an empty folder, as on a machine that reaches no repository."""
+    empty = tmp_path / "empty"
+    with_settings(
+        tmp_path,
+        monkeypatch,
+        f'<filesystem name="chosen"><artifact pattern="{empty}/[artifact].[ext]"/></filesystem>',
+    )
+
+
+def with_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resolver: str) -> None:
+    """Give Spark's resolver one repository, the element `resolver` of Ivy's settings with the name "chosen"."""
     conf = tmp_path / "conf"
     conf.mkdir()
-    empty = tmp_path / "empty"
     settings = conf / "ivy.xml"
     settings.write_text(
-        '<ivysettings><settings defaultResolver="nothing"/><resolvers><filesystem name="nothing">'
-        f'<artifact pattern="{empty}/[artifact].[ext]"/></filesystem></resolvers></ivysettings>'
+        f'<ivysettings><settings defaultResolver="chosen"/><resolvers>{resolver}</resolvers></ivysettings>'
     )
     (conf / "spark-defaults.conf").write_text(f"spark.jars.ivySettings {settings}\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
@@ -100,6 +110,7 @@ def test_jars_that_are_there_are_not_resolved_again(folder: Path, monkeypatch: p
 def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("streaming.spark.jars._ATTEMPTS", 1)
     put_jars(folder, NAMES[0], NAMES[2])
     (folder / NAMES[1]).write_bytes(b"the first half of a download")
     without_maven(tmp_path, monkeypatch)
@@ -111,6 +122,52 @@ def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
     for part in ("not found", "spark.jars.ivySettings", f"copy {NAMES[1]} by hand into {str(folder)!r}"):
         assert part in message
     assert sorted(path.name for path in folder.iterdir()) == NAMES
+
+
+@pytest.mark.processes
+def test_a_repository_that_is_busy_for_a_moment_is_asked_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Busy(BaseHTTPRequestHandler):
+        """A Maven repository of one jar, whose first download it refuses."""
+
+        def do_GET(self) -> None:
+            asked.append(self.path.rpartition("/")[2])
+            if asked.count("own-1.0.jar") == 1 and asked[-1] == "own-1.0.jar":
+                self.send_error(503)
+            elif asked[-1] in bodies:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(bodies[asked[-1]])))
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(bodies[asked[-1]])
+            else:
+                self.send_error(404)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    put_jars(tmp_path / "there", "own-1.0.jar")
+    bodies = {
+        "own-1.0.jar": (tmp_path / "there" / "own-1.0.jar").read_bytes(),
+        "own-1.0.pom": b"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
+        b"<artifactId>own</artifactId><version>1.0</version></project>",
+    }
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as repository:
+        Thread(target=repository.serve_forever, daemon=True).start()
+        with_settings(
+            tmp_path,
+            monkeypatch,
+            f'<ibiblio name="chosen" m2compatible="true" root="http://127.0.0.1:{repository.server_port}/"/>',
+        )
+        [jar] = jars_of(JarGroup("one", "nothing", (("org.example:own:1.0",),)))
+        repository.shutdown()
+    assert jar.read_bytes() == bodies["own-1.0.jar"]
+    assert asked.count("own-1.0.jar") > 1
 
 
 def test_a_folder_that_cannot_be_made_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ STREAMING = (
     "operators",
     "views",
     "keyed",
+    "revisions",
     "selected",
     "joins",
     "lookups",

@@ -17,6 +17,7 @@ from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import Finding, LogAtVersion, runtime_of
+from streaming.revisions import audit_revisions
 from streaming.tables import delta
 
 _NAMED = 5
@@ -42,7 +43,12 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
             # Nobody has set a rule yet.
             continue
         logs[stream.name] = _pin_log(spark, lake, stream)
-        yield from _laws_of_log(spark, lake, stream, logs[stream.name])
+        if not stream.revised:
+            yield from _laws_of_log(spark, lake, stream, logs[stream.name])
+            continue
+        standing, came = delta.opened(lake.standing(stream)), _pin_log(spark, lake, stream.revisions)
+        yield from _laws_of_log(spark, lake, stream.revisions, came)
+        yield from audit_revisions(spark, lake, stream, came, logs[stream.name], standing)
     for runtime, tables in zip(runtimes, pinned, strict=True):
         read = {stream.name: logs[stream.name] for stream in runtime.operator.reads if stream.name in logs}
         yield from runtime.laws(spark, tables, read)

@@ -199,7 +199,7 @@ class Enriched(Operator):
     @cached_property
     def types(self) -> dict[str, str | None]:
         """The Spark type of each column that is selected; None where only Spark knows it."""
-        added: Types = {ORIGIN: self.of.source.origin, "_batch": "bigint", INGESTED_AT: "timestamp"}
+        added: Types = {ORIGIN: self.of.origin, "_batch": "bigint", INGESTED_AT: "timestamp"}
         return check_side(f"enrichment {self.name!r}", self.selected, self.of.types, added)
 
     @cached_property

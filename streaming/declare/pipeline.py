@@ -15,6 +15,8 @@ from streaming.declare.stream import Stream, check_folder
 from streaming.declare.windowed import Windowed
 
 _TAKEN = ("log", "batches", "dropped", "source", "rejected", "late", "progress", "trend")
+_OF_KEYS = ("changes", "changes_batches", "standing", "rows")
+"""Names that the stream of a pipeline needs besides if it has a key."""
 
 
 @dataclass(frozen=True, init=False)
@@ -146,7 +148,7 @@ class Pipeline:
         """
         for operator in self.operators:
             for stream in operator.reads:
-                if stream.source.takes_back and operator.refuses_changes:
+                if stream.takes_back and operator.refuses_changes:
                     raise DeclarationError(
                         f"{operator.kind_name} {operator.name!r} cannot follow stream {stream.name!r}, of which rows "
                         f"are taken back: {operator.refuses_changes}",
@@ -156,7 +158,7 @@ class Pipeline:
                     )
         for delivery in self.deliveries:
             reads = (*delivery.origin.of.reads,) if delivery.origin.what in ("rows", "rejected", "late") else ()
-            signed = next((stream for stream in reads if stream.source.takes_back), None)
+            signed = next((stream for stream in reads if stream.takes_back), None)
             if signed is not None:
                 raise DeclarationError(
                     f"delivery {delivery.name!r} would deliver rows of stream {signed.name!r} that take back others",
@@ -168,10 +170,11 @@ class Pipeline:
     def _check_tables(self) -> None:
         names = [operator.name for operator in self.operators]
         for operator in self.operators:
-            if names.count(operator.name) > 1 or operator.name in _TAKEN:
+            taken = (*_TAKEN, *(_OF_KEYS if any(stream.revised for stream in operator.reads) else ()))
+            if names.count(operator.name) > 1 or operator.name in taken:
                 raise DeclarationError(
                     f"view name {operator.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
-                    f"{', '.join(_TAKEN)} belong to the stream.",
+                    f"{', '.join(taken)} belong to the stream.",
                     pipeline=self.name,
                 )
             for suffix in operator.reserved_suffixes:
@@ -183,6 +186,11 @@ class Pipeline:
                         pipeline=self.name,
                         operator=operator.name,
                     )
+
+    @property
+    def logs(self) -> tuple[Stream, ...]:
+        """The streams as each log has them: one with a key as its rows come, and as they are added and taken back."""
+        return tuple(log for stream in self.streams for log in dict.fromkeys((stream.revisions, stream)))
 
     @property
     def stream(self) -> Stream:

@@ -186,7 +186,7 @@ class Selected(Operator):
         columns = {name: None for name in self.reads[0].types if all(name in stream.types for stream in self.reads)}
         types: Types = {name: _only(stream.types[name] for stream in self.reads) for name in columns}
         added: Types = {
-            ORIGIN: self.reads[0].source.origin if len(self.reads) == 1 else None,
+            ORIGIN: self.reads[0].origin if len(self.reads) == 1 else None,
             "_batch": "bigint",
             INGESTED_AT: "timestamp",
             "_watermark": "timestamp",

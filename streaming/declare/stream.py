@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import ClassVar
@@ -28,6 +28,8 @@ from streaming.formats import Format
 from streaming.sources import Source
 
 _KEPT = ("landing", "reports", "quality")
+_NO_KEYS = ("float", "double", "array", "map", "struct", "variant")
+"""Types of which two equal values may look different, or which Spark cannot compare."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,13 @@ class Stream:
     needs them any more. What was published of them stays. It changes no result, so it may be declared, changed and left
     out at any time; what is dropped stays dropped.
 
+    `key` names the columns that say what a row is about, such as `("order_id",)`: each row is then a *revision*, which
+    takes the place of the one before it of the same key. The newest is the one with the greatest `sequence`, a SQL
+    expression over the columns and `_origin` whose values can be ordered, such as `version` or `_origin.offset`; one
+    that is not greater than what came before changes nothing. `deletes` is the condition of a row which says that its
+    key is gone; it needs nothing but key and sequence. Operators then read rows as they are added and taken back, and
+    compute with those that stand.
+
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
             is shorter than a day.
@@ -61,6 +70,9 @@ class Stream:
     keep_raw: bool = False
     description: str = ""
     retention: str | None = None
+    key: tuple[str, ...] = ()
+    sequence: str | None = None
+    deletes: str | None = None
 
     kind_name = "stream"
     delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
@@ -114,6 +126,71 @@ class Stream:
             )
         if self.clock.moved_by is not None:
             check_condition(f"the clock of stream {self.name!r}", self.clock.moved_by, self.types)
+        self._check_key()
+
+    def _check_key(self) -> None:
+        """Refuse a key of which the newest revision cannot be told.
+
+        Raises:
+            DeclarationError: with what to declare.
+        """
+        of = f"of stream {self.name!r}"
+        if not self.key:
+            for given in ("sequence", "deletes"):
+                if getattr(self, given) is not None:
+                    raise DeclarationError(
+                        f"{given}={getattr(self, given)!r} {of} is about revisions, and it has no key",
+                        "add key=('<column>',), or leave it out.",
+                        field=given,
+                        stream=self.name,
+                    )
+            return
+        for rule in self.rules:
+            if rule.name in ("key", "sequence", "deletes"):
+                raise DeclarationError(
+                    f"rule {rule.name!r} {of} has the name of a rule that its key brings with it",
+                    "rename it.",
+                    value=rule.name,
+                    stream=self.name,
+                )
+        for name in self.key:
+            type_ = self.types.get(name)
+            if name not in self.types or self.key.count(name) > 1 or (type_ or "").startswith(_NO_KEYS):
+                raise DeclarationError(
+                    f"key={self.key!r} {of} has {name!r}, which is "
+                    f"{'of type ' + str(type_) if name in self.types else 'no column'}",
+                    f"name each of its columns once: {', '.join(self.types)}; a number that is no fraction, a text, a "
+                    "date, an instant or bytes can be a key.",
+                    field="key",
+                    value=name,
+                    stream=self.name,
+                    choices=tuple(self.types),
+                )
+        if self.sequence is None:
+            raise DeclarationError(
+                f"stream {self.name!r} has a key, and nothing tells which of two revisions is the newer one",
+                "add sequence='<expression>', such as 'version', or '_origin.offset' where the source keeps the order.",
+                field="sequence",
+                stream=self.name,
+            )
+        readable = {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
+        check_value(f"the sequence {of}", self.sequence, readable)
+        if self.deletes is not None:
+            check_condition(f"deletes {of}", self.deletes, readable)
+        if self.source.takes_back:
+            raise DeclarationError(
+                f"stream {self.name!r} has a key, and its source takes rows back by itself",
+                "leave key, sequence and deletes out.",
+                field="key",
+                stream=self.name,
+            )
+        if self.retention is not None:
+            raise DeclarationError(
+                f"stream {self.name!r} has a key and retention={self.retention!r}, which would drop rows that stand",
+                "leave retention out: a row of any day may still be revised.",
+                field="retention",
+                stream=self.name,
+            )
 
     def _check_event_time(self) -> None:
         times = [name for name, type_ in self.types.items() if name in self.derived or type_ == "timestamp"]
@@ -144,9 +221,61 @@ class Stream:
         return (self,)
 
     @property
+    def revised(self) -> bool:
+        """True if its log is that of the changes which follow from revisions, which have a log of their own."""
+        return bool(self.key)
+
+    @cached_property
+    def revisions(self) -> Stream:
+        """The stream as it comes, of which the log keeps everything; itself where rows have no key."""
+        return _Revisions.of(self) if self.revised else self
+
+    @property
+    def takes_back(self) -> bool:
+        """True if rows of its log take back others, so that operators compute with those that stand."""
+        return self.revised or self.source.takes_back
+
+    @property
+    def origin(self) -> str:
+        """The type of `_origin` in its log but for what a repair adds, as Spark DDL."""
+        signed = ", change: int, identity: string>" if self.revised else ">"
+        return f"{self.source.origin.removesuffix('>')}{signed}"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the user's columns, payload first, then derived."""
         return (*(column.name for column in self.format.columns), *self.derived)
+
+
+class _Revisions(Stream):
+    """The revisions of a stream with a key, whose log is not that of changes; rows without key or sequence break it."""
+
+    revised = False
+
+    @classmethod
+    def of(cls, stream: Stream) -> Stream:
+        """The revisions of a stream."""
+        values = {each.name: getattr(stream, each.name) for each in fields(stream)}
+        rules = stream.rules
+        if stream.deletes is not None:
+            # Of a row that is gone nothing more is asked, but that it can be told whether it is.
+            told = Rule("deletes", f"coalesce(({stream.deletes}), false) in (true, false)")
+            rules = (told, *(_unless(stream.deletes, rule) for rule in rules))
+        known = " and ".join(f"`{name}` is not null" for name in stream.key)
+        own = (Rule("key", known), Rule("sequence", f"({stream.sequence}) is not null"))
+        return cls(**{**values, "rules": (*own, *rules)})
+
+    def __post_init__(self) -> None:
+        """Nothing is left to be checked."""
+
+    @property
+    def takes_back(self) -> bool:
+        return False
+
+
+def _unless(deletes: str, rule: Rule) -> Rule:
+    """The rule of all rows but those that delete; conditions that rows have themselves are asked of all."""
+    return replace(rule, condition=f"({deletes}) or ({rule.condition})") if type(rule) is Rule else rule
 
 
 def _upstream(stream: Stream) -> list[str]:

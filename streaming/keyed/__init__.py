@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from streaming.keyed.corrections import TimedRow, current_results, late_sessions, read_corrections
     from streaming.keyed.count_windows import count_window
     from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
+    from streaming.keyed.frame import hash_of, in_buckets, marks
     from streaming.keyed.latest import latest
     from streaming.keyed.library import (
         CountEvictor,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from streaming.keyed.migration import SOURCE, text_number
     from streaming.keyed.operator import KeyedRuntime
     from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class
+    from streaming.keyed.state_table import BUCKETS, DUE, HASH, OpenBucket, StateTable, StoredState
     from streaming.keyed.steps import NEWEST_INSTANT
+    from streaming.keyed.tasks import BucketFile
 
 make_front(__name__)

@@ -78,7 +78,7 @@ def in_order(
     keys = [key_column(place) for place in range(len(keyed.by))]
     parts = [_rows_of(keyed, place, rows[stream.name]) for place, stream in enumerate(keyed.streams)]
     if visited and buckets is not None:
-        parts.append(_marks(parts[0].sparkSession, buckets))
+        parts.append(marks(parts[0].sparkSession, buckets))
     hashed = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     time = [F.col(TIME).asc_nulls_first()] if keyed.order == "event" else []
     origins = [f"{ORIGIN}{place}" for place in range(len(keyed.streams))]
@@ -102,7 +102,7 @@ def in_buckets(rows: DataFrame, buckets: Buckets) -> DataFrame:
     return rows.repartitionById(min(buckets.count, most), bucket.cast("int"))
 
 
-def _marks(spark: SparkSession, buckets: Buckets) -> DataFrame:
+def marks(spark: SparkSession, buckets: Buckets) -> DataFrame:
     """A row for each bucket, with its least hash."""
     first = F.shiftleft(F.col("id") - F.lit(buckets.count // 2), buckets.shift)
     return spark.range(0, buckets.count, 1, 1).select(first.alias(HASH), F.lit(None).cast("bigint").alias(BATCH))

@@ -188,6 +188,10 @@ class StoredState:
         with files.open_input_file(f"{table}/{path}") as handle:
             # A task has one core.
             rows = pq.ParquetFile(handle).read(use_threads=False)
+        for name in self.schema.names:
+            if name not in rows.column_names:
+                # The file is older than the column.
+                rows = rows.append_column(name, pa.nulls(len(rows), self.schema.field(name).type))
         rows = rows.select(self.schema.names).cast(self.schema)
         of_bucket = self.buckets.of(rows.column(HASH).to_numpy()) == bucket
         # After a change of their number, or where somebody has compacted the table, a file has several buckets.
@@ -215,16 +219,25 @@ class OpenBucket:
     def _sorted(self) -> _Hashes:
         return self._hashes[self._order]
 
+    @property
+    def rows(self) -> pa.Table:
+        """The rows as they are stored."""
+        return self._rows
+
     def find(self, hashes: _Hashes) -> dict[tuple[Any, ...], StoredKey]:
         """The keys with one of these hashes, by their values: few of a large bucket cost little."""
+        return dict(self._at(self.places(hashes)))
+
+    def places(self, hashes: _Hashes) -> _Hashes:
+        """The places of the rows with one of these hashes."""
         if not len(self._rows):
-            return {}
+            return np.empty(0, np.int64)
         wanted = np.unique(hashes)
         first = np.searchsorted(self._sorted, wanted, side="left")
         counts = np.searchsorted(self._sorted, wanted, side="right") - first
         # Two keys with one hash are as good as never, and each is found.
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return dict(self._at(self._order[np.repeat(first, counts) + steps]))
+        return self._order[np.repeat(first, counts) + steps]
 
     def take(self, place: int) -> None:
         """Somebody has this key now."""

@@ -13,7 +13,7 @@ from streaming.base import FrozenMapping, SettingsError
 
 _NOT_IN_PATHS = "%*?[]{}\\"
 
-OF_STREAMS = ("log", "batches", "dropped", "progress")
+OF_STREAMS = ("log", "batches", "dropped", "progress", "changes", "changes_batches", "standing")
 """The tables in a stream's folder that are no operator's."""
 
 
@@ -23,6 +23,14 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The folder."""
+
+
+class Logged(Named, Protocol):
+    """The owner of a log: a stream."""
+
+    @property
+    def revised(self) -> bool:
+        """True if the log has the changes that follow from revisions, which lie in a log of their own."""
 
 
 class Placed(Named, Protocol):
@@ -81,13 +89,17 @@ class Lake:
             location = part if part.startswith("/") or "://" in part else f"{location}/{part}"
         return location
 
-    def log(self, stream: Named) -> str:
-        """The event log."""
-        return self.path(stream.name, "log")
+    def log(self, stream: Logged) -> str:
+        """The event log that operators read: of a stream with a key its changes."""
+        return self.path(stream.name, "changes" if stream.revised else "log")
 
-    def batches(self, stream: Named) -> str:
+    def batches(self, stream: Logged) -> str:
         """The archive of what the log's commits said of their batches."""
-        return self.path(stream.name, "batches")
+        return self.path(stream.name, "changes_batches" if stream.revised else "batches")
+
+    def standing(self, stream: Logged) -> str:
+        """The newest revision of each key of a stream that has one."""
+        return self.path(stream.name, "standing")
 
     def dropped(self, stream: Named) -> str:
         """The numbers of rows of each batch that the stream's retention has dropped from the log."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         note_dropped,
         note_erased,
         noted_before,
+        operator_columns,
         read_batches,
         version_after,
     )

@@ -188,7 +188,8 @@ class Batch:
     says. `source_times`: instants by which the source had half, a twentieth and a
     hundredth of the rows (null for others). `unknown`: rows per field that the payload has and nobody declared (see
     `streaming.log.batches`). `source`: what the source remembers after the batch (see `streaming.sources.Memory`).
-    `pins`: how far the control streams were that the stream pins, by name. `erased`: per erasure, by its id, how many
+    `pins`: how far the control streams were that the stream pins, by name. `revised`: of a batch of changes, how many
+    revisions came and what became of them (see `streaming.revisions`). `erased`: per erasure, by its id, how many
     `valid` and `rejected` rows of the batch it took out of the log, and per view how many `late` pairs these had made;
     the other numbers stay what they were when the batch came. `kept_from`: valid rows of the batch, and of all that
     come later, are of this day or a later one; null where the stream keeps all days. `dropped`: what its retention took
@@ -210,6 +211,7 @@ class Batch:
     unknown: dict[str, int] | None = None
     source: Memory = field(default_factory=dict)
     pins: Mapping[str, Pin] = field(default_factory=dict)
+    revised: Mapping[str, int] = field(default_factory=dict)
     erased: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kept_from: date | None = None
     dropped: Mapping[str, Any] = field(default_factory=dict)
@@ -259,9 +261,11 @@ class Batch:
         """The commit's `userMetadata`."""
         erased = {"erased": {each: dict(counts) for each, counts in self.erased.items()}} if self.erased else {}
         kept = {} if self.kept_from is None else {"kept_from": self.kept_from.isoformat()}
+        revised = {"revised": dict(self.revised)} if self.revised else {}
         return {
             **erased,
             **kept,
+            **revised,
             "batch": self.number,
             "query": self.query,
             "query_batch": self.query_batch,
@@ -300,6 +304,7 @@ class Batch:
             source=value.get("source") or {},
             pins=_pins_from_json(value.get("pins") or {}),
             erased=value.get("erased") or {},
+            revised=value.get("revised") or {},
             kept_from=date.fromisoformat(value["kept_from"]) if "kept_from" in value else None,
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),

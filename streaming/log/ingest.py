@@ -483,7 +483,7 @@ class _StreamAnalysis(Analysis[Stream]):
     def parsed(self) -> DataFrame:
         """A frame without a row, with the columns that the stream's format parses and the time of ingestion."""
         stream = self.of
-        payload = f"_raw binary, _origin {origin_type(stream.source)}"
+        payload = f"_raw binary, _origin {origin_type(stream)}"
         try:
             added = added_types(stream.format.columns).fields
             if stream.format.decoder is not None:
@@ -521,7 +521,7 @@ class _StreamAnalysis(Analysis[Stream]):
         derived = derived_types(self.expressions.schema, stream)
         own = [StructField(name, derived[name] if name in derived else there[name].dataType) for name in stream.columns]
         added = _struct(
-            f"_rejected array<string>, _raw binary, _origin {origin_type(stream.source)}, _batch bigint, "
+            f"_rejected array<string>, _raw binary, _origin {origin_type(stream)}, _batch bigint, "
             f"{INGESTED_AT} timestamp, _watermark timestamp, _day date"
         )
         return nullable(StructType([*own, *added]))
@@ -562,7 +562,7 @@ def append_heartbeat(
         *(F.lit(None).cast(types[name].dataType).alias(name) for name in declared),
         F.lit(None).cast("array<string>").alias("_rejected"),
         F.lit(None).cast("binary").alias("_raw"),
-        F.expr(f"cast(null as {origin_type(stream.source)})").alias("_origin"),
+        F.expr(f"cast(null as {origin_type(stream)})").alias("_origin"),
         literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )

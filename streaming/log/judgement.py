@@ -105,20 +105,23 @@ class JudgedTime:
 
     `made_of`: the columns of the payload that it is computed from, itself if it is one; where one could not be read,
     the time is not judged. `sent`: these columns where the time is derived, else none. A row that has values in all of
-    them and yet no time has values of which no time can be made.
+    them and yet no time has values of which no time can be made. `deletes`: true for the rows that need no time, None
+    where all do.
     """
 
     name: str
     clock: Clock
     made_of: tuple[str, ...]
     sent: tuple[str, ...]
+    deletes: ArrowExpression | None = None
 
     def reasons(
-        self, time: pa.Array, stamps: Stamps, has_all: Callable[[Sequence[str]], np.ndarray]
+        self, time: pa.Array, stamps: Stamps, has_all: Callable[[Sequence[str]], np.ndarray], needed: np.ndarray
     ) -> tuple[list[tuple[np.ndarray, str]], np.ndarray]:
         """The reasons against event times, each with a mask of its rows; and a mask of rows whose reason Spark words.
 
-        `time` has the event time of each row. `has_all` tells for each row whether it has a value in all such columns.
+        `time` has the event time of each row; `needed` is true for those that must have one. `has_all` tells for each
+        row whether it has a value in all such columns.
         """
         reasons = TimeReasons(self.name, self.clock)
         micros, there = _micros(time), _mask(time.is_valid())
@@ -127,7 +130,7 @@ class JudgedTime:
         ahead = known & (micros > at + _interval_micros(self.clock.max_ahead))
         # The reason quotes the values of which no time could be made, as Spark writes them.
         doubtful = ~there & has_all(self.sent) if self.sent else np.zeros(len(time), bool)
-        found = [(~there, reasons.missing), (there & ~known, reasons.beyond), (ahead, reasons.ahead)]
+        found = [(~there & needed, reasons.missing), (there & ~known, reasons.beyond), (ahead, reasons.ahead)]
         if self.clock.max_behind is not None:
             behind = known & ~ahead & (micros < at - _interval_micros(self.clock.max_behind))
             found.append((behind, reasons.behind))
@@ -231,7 +234,9 @@ class _Judging:
         is_valid = ~_mask(rejected.is_valid())
         known = (micros >= to_micros(FIRST_EVENT_TIME)) & (micros < to_micros(END_OF_EVENT_TIMES))
         self._values[judgement.time.name] = _null_unless(known, time)
-        days = pa.array(micros // _MICROS_A_DAY, pa.int32(), mask=~is_valid).cast(pa.date32())
+        # A row that needs no event time is of the day on which it came.
+        dated = np.where(self._needed | known, micros, to_micros(self._stamps.ingested_at))
+        days = pa.array(dated // _MICROS_A_DAY, pa.int32(), mask=~is_valid).cast(pa.date32())
         moves = is_valid.copy()
         if judgement.moved_by is not None:
             moves &= _mask(self._rows.array_of(judgement.moved_by))
@@ -276,7 +281,7 @@ class _Judging:
             if name in wrong:
                 yield _present(wrong[name])
         time = self._values[judgement.time.name]
-        against_time, doubtful = judgement.time.reasons(time, self._stamps, self._has_all)
+        against_time, doubtful = judgement.time.reasons(time, self._stamps, self._has_all, self._needed)
         is_read = self._is_read(judgement.time.made_of)
         self._doubtful |= doubtful & is_read
         for mask, text in against_time:
@@ -298,6 +303,12 @@ class _Judging:
                 # A dictionary without values is a set that keeps the order.
                 texts.setdefault(place, {})[text] = None
         return pa.array([[*texts[row]] if row in texts else None for row in range(self._number)], _REJECTED)
+
+    @cached_property
+    def _needed(self) -> np.ndarray:
+        """True for the rows that must have an event time."""
+        deletes = self._judgement.time.deletes
+        return np.ones(self._number, bool) if deletes is None else ~_mask(self._rows.array_of(deletes))
 
     @cached_property
     def _wrong(self) -> dict[str, pa.Array]:

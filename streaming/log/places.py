@@ -18,7 +18,16 @@ from streaming.log.judgement import Counted, JudgedRule, JudgedTime, Judgement, 
 from streaming.spark import ArrowExpression, Unproven, arrow_expressions
 
 Kind = Literal[
-    "payloads", "format", "derived column", "rule", "clock", "time of a row", "source partition", "late", "unassigned"
+    "payloads",
+    "format",
+    "derived column",
+    "rule",
+    "deletes",
+    "clock",
+    "time of a row",
+    "source partition",
+    "late",
+    "unassigned",
 ]
 """The kinds of parts: `late` and `unassigned` are what the commit counts for an operator."""
 _Found = Mapping[str, ArrowExpression | Unproven]
@@ -75,6 +84,8 @@ def computed(parsed: DataFrame, stream: Stream) -> DataFrame:
     }
     if stream.clock.moved_by is not None:
         expressions[_key("clock")] = F.expr(stream.clock.moved_by)
+    if stream.deletes is not None:
+        expressions[_key("deletes")] = F.expr(stream.deletes)
     return frame.select(*(column.alias(key) for key, column in expressions.items()))
 
 
@@ -85,7 +96,9 @@ def derived_types(expressions: StructType, stream: Stream) -> dict[str, DataType
 
 def is_plain(expressions: StructType, stream: Stream) -> bool:
     """True where rules and the clock's condition are conditions, and a derived event time is an instant."""
-    conditions = [field for field in expressions if field.name.startswith((_key("rule"), _key("clock")))]
+    conditions = [
+        field for field in expressions if field.name.startswith((_key("rule"), _key("clock"), _key("deletes")))
+    ]
     time = derived_types(expressions, stream).get(stream.event_time, TimestampType())
     return isinstance(time, TimestampType) and all(isinstance(each.dataType, BooleanType) for each in conditions)
 
@@ -134,6 +147,8 @@ def _parts(stream: Stream, schema: StructType, counts: Mapping[str, OperatorCoun
             parts.append(Place("rule", rule.name, rule.condition, _reason(found[_key("rule", rule.name)]), after=True))
     if stream.clock.moved_by is not None:
         parts.append(Place("clock", "", stream.clock.moved_by, _reason(found[_key("clock")])))
+    if stream.deletes is not None:
+        parts.append(Place("deletes", "", stream.deletes, _reason(found[_key("deletes")])))
     parts.append(Place("time of a row", "", reason=_reason(found[_key("time of a row")])))
     if stream.source.partitioned:
         parts.append(Place("source partition", "", reason=_reason(found[_key("source partition")])))
@@ -162,7 +177,11 @@ def _judgement(
         payload=payload,
         derived={name: found[_key("derived column", name)] for name in stream.derived},
         time=JudgedTime(
-            stream.event_time, stream.clock, of_time, of_time if stream.event_time in stream.derived else ()
+            stream.event_time,
+            stream.clock,
+            of_time,
+            of_time if stream.event_time in stream.derived else (),
+            found.get(_key("deletes")),
         ),
         rules=tuple(
             JudgedRule(

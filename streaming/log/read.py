@@ -26,7 +26,7 @@ from streaming.base import (
 from streaming.declare import Stream, log_columns
 from streaming.lake import Lake
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows
-from streaming.sources import Source, UnitTable, unit_table_of
+from streaming.sources import UnitTable, unit_table_of
 from streaming.tables import FileIndex, TimeRange, at_most, delta, have_common, merged, occupied, read_files, storage
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def repaired(log: DataFrame) -> DataFrame:
 def _(of: Stream, lake: Lake, side: str) -> UnitTable:
     if side:
         raise DeclarationError(f"Table({of.name!r}, side={side!r}): a stream has no side outputs; leave side out.")
+    of = of.revisions
     return UnitTable(
         uri=lake.log(of),
         unit="_batch",
@@ -118,9 +119,9 @@ def _dropped(lake: Lake, stream: Stream, log: DeltaTable) -> dict[int, int]:
     return {batch: gone["valid"] for batch, gone in dropped_rows(lake, stream, dropped_before(log)).items()}
 
 
-def origin_type(source: Source) -> str:
+def origin_type(stream: Stream) -> str:
     """The type of `_origin` in the log, as Spark DDL."""
-    return f"{source.origin.removesuffix('>')}, {REPAIRS}: bigint>"
+    return f"{stream.origin.removesuffix('>')}, {REPAIRS}: bigint>"
 
 
 def with_origin(taken: DataFrame) -> DataFrame:

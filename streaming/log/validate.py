@@ -89,7 +89,7 @@ class RowValidator:
             (raw if stream.keep_raw else F.when(rejected | F.col(UNKNOWN).isNotNull(), raw)).alias("_raw"),
             F.col("_origin"),
             F.col(INGESTED_AT),
-            F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
+            F.when(~rejected, _day_of(stream)).alias("_day"),
             F.col(UNKNOWN),
         )
 
@@ -199,13 +199,26 @@ class RowValidator:
                 time.isNull() & sent,
                 F.concat(F.lit(f"event_time: {stream.event_time} cannot be made of "), self._values(sources)),
             )
-            .when(time.isNull(), F.lit(said.missing))
+            .when(time.isNull() & _needs_time(stream), F.lit(said.missing))
             .when(~_known(time), F.lit(said.beyond))
             .when(time > ingested_at + _length(clock.max_ahead), F.lit(said.ahead))
         )
         if clock.max_behind is None:
             return reason
         return reason.when(time < ingested_at - _length(clock.max_behind), F.lit(said.behind))
+
+
+def _needs_time(stream: Stream) -> Column:
+    """True for the rows that must have an event time: all but those that delete."""
+    if stream.deletes is None:
+        return F.lit(True)
+    return ~F.coalesce(guarded(F.expr(stream.deletes), _BESIDE)["value"], F.lit(False))
+
+
+def _day_of(stream: Stream) -> Column:
+    """The day of a valid row: of one that needs no event time the day on which it came."""
+    day = F.to_date(stream.event_time)
+    return day if stream.deletes is None else F.coalesce(day, F.to_date(INGESTED_AT))
 
 
 def broken(rule: Rule) -> Column:
@@ -234,6 +247,8 @@ def check_expressions(stream: Stream, parsed: DataFrame) -> None:
         _check_expression(f"rule {rule.name!r} {of}", rule.condition, frame, is_condition=True)
     if stream.clock.moved_by is not None:
         _check_expression(f"the clock {of}", stream.clock.moved_by, frame, is_condition=True)
+    if stream.deletes is not None:
+        _check_expression(f"deletes {of}", stream.deletes, frame, is_condition=True)
 
 
 def _check_expression(what: str, expression: str, frame: DataFrame, *, is_condition: bool = False) -> None:
@@ -251,7 +266,7 @@ def _check_expression(what: str, expression: str, frame: DataFrame, *, is_condit
 def _no_rows(spark: SparkSession, rule: ConditionRule) -> DataFrame:
     """No row of the stream that the conditions of a rule are about."""
     stream = rule.of
-    nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
+    nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream)}")
     return RowValidator(stream)(stream.format.parse(nothing), EPOCH).select(*(f"`{name}`" for name in stream.columns))
 
 

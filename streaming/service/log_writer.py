@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from streaming.declare import Stream
 from streaming.lake import Lake, Settings
 from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat
 from streaming.operators import Written
+from streaming.revisions import Revising
 from streaming.service.observer import Observer
 from streaming.sources import Reading
 from streaming.spark import check_checkpoint
@@ -44,10 +46,14 @@ class LogWriter:
         self.stream = stream
         self.name = name
         self.head = log.head(lake, stream)
-        """The newest batch; None while the log is empty."""
+        """The newest batch that operators may follow; None while the log is empty."""
+        self._came = log.head(lake, stream.revisions)
+        """The newest batch of what came, which is the same but for a stream with a key."""
+        self._revising = Revising(spark, lake, stream, counts) if stream.revised else None
         self._spark = spark
         self._lake = lake
-        self._counts = counts
+        # What is late for whom is told by the rows that operators read.
+        self._counts = {} if stream.revised else counts
         self._observer = observer
         self._pinned = partial(pinned, stream)
         # A heartbeat and a batch may come from two threads, and each must follow the newest batch.
@@ -62,7 +68,7 @@ class LogWriter:
     @property
     def reading(self) -> Reading:
         """The reading that is handed to the source, as of now."""
-        memory = {} if self.head is None else self.head.source
+        memory = {} if self._came is None else self._came.source
         return Reading(self._lake, self._lake.checkpoint(self.stream, QUERY), memory)
 
     def start(self, **trigger: Any) -> StreamingQuery:
@@ -74,7 +80,9 @@ class LogWriter:
             CheckpointError: the checkpoint does not belong to the log.
             SourceError: the source is missing.
         """
-        stream, reading = self.stream, self.reading
+        stream, reading = self.stream.revisions, self.reading
+        # A process may have died between the two logs.
+        self._follow(self._came)
         checkpoint = stream.source.checkpoint(reading.checkpoint, reading.memory)
         if stream.source.after_end(reading.memory) is not None:
             trigger = {"availableNow": True}
@@ -99,14 +107,14 @@ class LogWriter:
             with self._observer.during(self.name, query_batch):
                 with self._appending:
                     try:
-                        batch = ingest(raw, query_batch, self.head)
+                        batch = ingest(raw, query_batch, self._came)
+                        if batch is None:
+                            return
+                        self._follow(batch)
                     except StreamingError as error:
                         self._failure = error
                         raise
-                    if batch is None:
-                        return
-                    self.head = batch
-                self._observer.committed(self.name, Written(batch.summary.rows), batch)
+                self._observer.committed(self.name, Written(batch.summary.rows), self._told(batch))
 
         return (
             stream.source.read(self._spark, reading)
@@ -129,15 +137,15 @@ class LogWriter:
         if memory is None:
             return None
         with self._appending:
-            if self.head is None:
+            if self._came is None:
                 raise SourceError(
                     f"stream {self.stream.name!r} found nothing in what it is to read first of "
                     f"{self.stream.source.location(self._lake)}, and does not go on without. Bring it there and run "
                     "again; or declare what follows as the only source."
                 )
             now = self._observer.now()
-            ended = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now, partitions_end=True))
-            self._append_heartbeat(self.head, ended, now, next_memory=memory)
+            ended = self.stream.clock.advance(self._came.after, BatchSummary({}, 0, now, partitions_end=True))
+            self._append_heartbeat(self._came, ended, now, next_memory=memory)
         return self.start(**trigger)
 
     def check_source(self) -> None:
@@ -161,14 +169,14 @@ class LogWriter:
         if not self._appending.acquire(blocking=False):
             return False
         try:
-            if self.head is None:
+            if self._came is None:
                 return False
             now = self._observer.now()
-            told = self.stream.source.told_watermark(self._lake, self.head.source)
-            state = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now, told=told))
-            if state.watermark == self.head.after.watermark and self._pinned().keys() <= self.head.pins.keys():
+            told = self.stream.source.told_watermark(self._lake, self._came.source)
+            state = self.stream.clock.advance(self._came.after, BatchSummary({}, 0, now, told=told))
+            if state.watermark == self._came.after.watermark and self._pinned().keys() <= self._came.pins.keys():
                 return False
-            self._append_heartbeat(self.head, state, now)
+            self._append_heartbeat(self._came, state, now)
             return True
         finally:
             self._appending.release()
@@ -178,9 +186,9 @@ class LogWriter:
 
         It is stamped one millisecond after the latest instant that is due, because a session is still open at its end.
         """
-        if self.head is None:
+        if self._came is None:
             return
-        state = self.head.after
+        state = self._came.after
         if state.watermark is None:
             return
         rows = log.valid(log.read_log(self._spark, self._lake, self.stream))
@@ -188,9 +196,20 @@ class LogWriter:
         if latest is not None:
             closed = state.closed_at(latest + MILLISECOND)
             if closed != state:
-                self._append_heartbeat(self.head, closed, self._observer.now(), end_of_input=True)
+                self._append_heartbeat(self._came, closed, self._observer.now(), end_of_input=True)
 
     def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, **more: Any) -> None:
-        self.head = append_heartbeat(
-            self._spark, self._lake, self.stream, state, head, now, pinned=self._pinned(), **more
-        )
+        stream = self.stream.revisions
+        self._follow(append_heartbeat(self._spark, self._lake, stream, state, head, now, pinned=self._pinned(), **more))
+
+    def _follow(self, came: Batch | None) -> None:
+        """Take note of the newest batch that came; of a stream with a key bring its changes up to it."""
+        self._came = came
+        self.head = came
+        if self._revising is not None and came is not None:
+            self.head = self._revising.follow(self._observer.now())
+
+    def _told(self, came: Batch) -> Batch:
+        """The batch that came, with what its changes are to the operators."""
+        changes = self.head if self.head is not None else came
+        return replace(came, late=changes.late, unassigned=changes.unassigned, counted_by=changes.counted_by)

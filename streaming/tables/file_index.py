@@ -13,16 +13,20 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
-from streaming.tables.delta import opened
+from streaming.tables.delta import opened, partitions
 from streaming.tables.history import actions_of
 from streaming.tables.time_ranges import TimeRange, overlaps
 
 _ANY_BATCH = (0, 2**63 - 1)
+EVERY_DAY = date.max
+"""Stands for the day of a file with rows of many days; no row of an event log is of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
     """A file of rows of one `day`, null for rows without one; no row lies outside its bounds, all of them inclusive.
+
+    In a table that has no partitions a file has rows of any day, and its `day` is `EVERY_DAY`.
 
     `size` is in bytes; `rows` is null where nobody knows how many there are.
     """
@@ -76,7 +80,7 @@ class FileIndex:
 
     def with_times(self, since: datetime, until: datetime, through: int) -> list[str]:
         """The files that may have a row with a time in [since, until], of the batches up to `through`."""
-        days = sorted(day for day in self._by_day if since.date() <= day <= until.date())
+        days = sorted(day for day in self._by_day if since.date() <= day <= until.date() or day == EVERY_DAY)
         return [
             file.path
             for day in days
@@ -90,6 +94,7 @@ class FileIndex:
         What it costs grows with the files of the days that the ranges touch, not with those of the table.
         """
         touched = {day for start, end in ranges for day in self._days_within(start.date(), end.date())}
+        touched |= {EVERY_DAY} & self._by_day.keys()
         return [
             file.path
             for day in sorted(touched)
@@ -159,19 +164,23 @@ class FileIndex:
             return columns.get(name, unknown)
 
         bounds = [column(f"{bound}.{name}") for name in (self._time, "_batch") for bound in ("min", "max")]
-        of_file = (columns["path"], columns["size_bytes"], column("num_records"), column(f"partition.{DAY}"))
+        partitioned = partitions(table)
+        days = column(f"partition.{DAY}") if partitioned else [EVERY_DAY] * len(columns["path"])
+        of_file = (columns["path"], columns["size_bytes"], column("num_records"), days)
         for path, size, rows, day, *values in zip(*of_file, *bounds, strict=True):
             yield _file(path, size, rows, day, *values)
 
     def _added(self, action: Mapping[str, Any]) -> IndexedFile:
         statistics = json.loads(action.get("stats") or "{}")
         least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
-        text = action["partitionValues"].get(DAY)
+        values = action["partitionValues"]
+        text = values.get(DAY)
+        day = date.fromisoformat(text) if text else None
         return _file(
             action["path"],
             action["size"],
             statistics.get("numRecords"),
-            None if not text else date.fromisoformat(text),
+            day if DAY in values else EVERY_DAY,
             _parsed(least.get(self._time)),
             _parsed(greatest.get(self._time)),
             least.get("_batch"),

@@ -197,7 +197,7 @@ class ViewComputation(Computation[Windowed]):
         return partial_columns(self.operator, results)
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
-        may_void = self.operator.function is not None or self.operator.of.source.takes_back
+        may_void = self.operator.function is not None or self.operator.of.takes_back
         return late if may_void else super().voidable(late)
 
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:

@@ -284,13 +284,13 @@ def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] 
 
 def keeps_rows(view: Windowed) -> bool:
     """True if the rows of a window decide together which of them count."""
-    return bool(view.distinct) or view.function is not None or view.of.source.takes_back
+    return bool(view.distinct) or view.function is not None or view.of.takes_back
 
 
 def all_rows(view: Windowed) -> Column:
     """An aggregate that keeps the rows of a window themselves, in the column `ROWS`."""
     origin = F.col(ORIGIN)
-    signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)] if view.of.source.takes_back else []
+    signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)] if view.of.takes_back else []
     return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
 
 
@@ -354,7 +354,7 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
     `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
     """
-    signed = (SIGN, _IDENTITY) if view.of.source.takes_back else ()
+    signed = (SIGN, _IDENTITY) if view.of.takes_back else ()
     names = [name for name in (*view.of.columns, EVENT_TIME, ORDER, *signed) if name not in view.by]
     rows = groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
         *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)

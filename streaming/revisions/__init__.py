@@ -1,0 +1,12 @@
+"""Streams whose rows have a key: what came becomes rows that are added and taken back, and rows that stand."""
+
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.revisions.fold import ADDED, SEQUENCE, Counts, Standing, revise
+    from streaming.revisions.laws import audit_revisions
+    from streaming.revisions.steps import Revising, check_key, followed_through, standing_rows
+
+make_front(__name__)

@@ -1,0 +1,85 @@
+"""The laws of a stream with a key: its changes, and what stands, follow from the revisions in its log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
+
+from streaming.base import BATCH, ORIGIN
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.log import valid
+from streaming.operators import Finding, Law, LogAtVersion
+from streaming.revisions.fold import Counts
+from streaming.revisions.steps import followed_by, standing_rows
+from streaming.tables import delta
+
+
+def audit_revisions(
+    spark: SparkSession, lake: Lake, stream: Stream, came: LogAtVersion, changes: LogAtVersion, standing: DeltaTable
+) -> Iterator[Finding]:
+    """Check the `changes` of a stream with a key against what `came`, which is no older, and what stands with both.
+
+    `standing` is no older than the changes.
+    """
+    yield _conservation(stream, came, changes)
+    yield _one_clock(stream, came, changes)
+    through = changes.batches[-1].number if changes.batches else -1
+    columns = [f"`{name}`" for name in stream.columns]
+    stands = _net(changes.rows).select(*columns)
+    revisions = valid(came.rows).where(F.col(BATCH) <= through)
+    words = "rows that stand: the newest revision of each key that is not gone"
+    yield Law("newest", stream.name, stands, _newest(revisions, stream).select(*columns), words).finding()
+    if followed_by(standing) != through or lake.cut is not None:
+        reason = "not compared: the stream has gone on meanwhile"
+        yield Finding("newest", f"{stream.name} standing", 0, 0, reason)
+    else:
+        stored = standing_rows(spark, lake, stream, standing.version())
+        words = "rows that stand: what the changes add and do not take back"
+        yield Law("newest", f"{stream.name} standing", stored, stands, words).finding()
+
+
+def _conservation(stream: Stream, came: LogAtVersion, changes: LogAtVersion) -> Finding:
+    """The finding that every revision has become something, and that the changes have the rows which they count."""
+    found = {row[BATCH]: row["count"] for row in changes.rows.groupBy(BATCH).count().collect()}
+    valid_rows = {batch.number: batch.summary.rows - batch.rejected for batch in came.batches}
+    broken = 0
+    for batch in changes.batches:
+        counts = Counts.from_json(batch.revised)
+        rows = batch.summary.rows - sum(each["valid"] for each in batch.erased.values())
+        broken += counts.revisions != valid_rows.get(batch.number) or counts.rows != batch.summary.rows
+        broken += found.get(batch.number, 0) != rows
+    compared = "batches: revisions = added + gone + superseded + passed over"
+    return Finding("conservation", f"{stream.name} changes", len(changes.batches), broken, compared)
+
+
+def _one_clock(stream: Stream, came: LogAtVersion, changes: LogAtVersion) -> Finding:
+    """The finding that each batch of changes has the stamp and the clock of the revisions that it follows from."""
+    clocks = {batch.number: (batch.state, batch.after, batch.end_of_input) for batch in came.batches}
+    broken = sum(
+        clocks.get(batch.number) != (batch.state, batch.after, batch.end_of_input) or batch.number != place
+        for place, batch in enumerate(changes.batches)
+    )
+    compared = "batches: stamped as the revisions that they follow from"
+    return Finding("one clock", f"{stream.name} changes", len(changes.batches), broken, compared)
+
+
+def _net(changes: DataFrame) -> DataFrame:
+    """The rows that were added and not taken back; rows of which more was taken back than added stay as they are."""
+    origin = F.col(ORIGIN)
+    same = SortedBy.partitionBy(origin["identity"])
+    counted = valid(changes).withColumn("_net", F.sum(origin["change"]).over(same))
+    return counted.where((F.col("_net") != 0) & (origin["change"] == F.signum("_net")))
+
+
+def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
+    """The newest of the revisions of each key, without those that say that their key is gone."""
+    of_key = SortedBy.partitionBy(*(f"`{name}`" for name in stream.key))
+    order = [F.expr(f"({stream.sequence}\n)").desc(), F.col(BATCH).asc(), stream.source.order_of(F.col(ORIGIN)).asc()]
+    newest = revisions.withColumn("_newest", F.row_number().over(of_key.orderBy(*order))).where("_newest = 1")
+    gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
+    return newest.where(~gone)

@@ -1,0 +1,279 @@
+"""The step from the log of revisions to that of changes: one batch becomes one batch, stamped as it was.
+
+The changes say in their own commit how far they are, then what stands does. Whatever kills a step, the next one begins
+where what stands is, and writes the changes only where they are not that far yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DataType, StructType
+
+from streaming.base import BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError
+from streaming.clocks import BatchSummary
+from streaming.declare import Stream
+from streaming.keyed import BUCKETS, DUE, HASH, StateTable, hash_of, in_buckets, marks
+from streaming.lake import Lake
+from streaming.log import (
+    Batch,
+    LogFiles,
+    OperatorCounts,
+    about_log,
+    batches_after,
+    commit_batch,
+    head,
+    log_schema,
+    operator_columns,
+)
+from streaming.operators import StateCleaner
+from streaming.revisions.fold import ADDED, DELETES, REPORT, SEQUENCE, Counts, RevisionReport, WriteRevisions
+from streaming.tables import delta
+
+_THROUGH, _DECLARED = "through", "declared"
+"""Numbers of the table of what stands: the batch that it has followed, and one that stands for what is declared."""
+_NO_TIMERS = -(1 << 63)
+_PLACE = "_place"
+
+
+class Revising:
+    """Follows the log of revisions of one stream in one process.
+
+    `counts`: what each commit of the changes counts for the operators that read them, by their names.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Lake, stream: Stream, counts: Mapping[str, OperatorCounts]) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._stream = stream
+        self._counts = counts
+        self._came = LogFiles(lake, stream.revisions)
+        self._schema = log_schema(spark, stream)
+        self._cleaner = StateCleaner()
+
+    def follow(self, now: datetime) -> Batch | None:
+        """Follow every batch that came; returns the newest batch of the changes, None where there is none yet.
+
+        Raises:
+            ChangedDeclaration: another key, sequence or condition made the changes that are there.
+            FencedError: another process has taken over.
+        """
+        check_key(self._lake, self._stream)
+        through = followed_through(self._lake, self._stream)
+        for batch in batches_after(self._lake, self._stream.revisions, through):
+            self._step(batch)
+        standing = self._lake.standing(self._stream)
+        if delta.exists(standing):
+            self._cleaner.after_step(standing, now)
+        return head(self._lake, self._stream)
+
+    def _step(self, batch: Batch) -> None:
+        changes, standing = self._created()
+        uri = self._lake.standing(self._stream)
+        state = StateTable(standing, uri, self._stored, len(self._stream.key))
+        has_rows = batch.summary.rows > batch.rejected
+        report = self._folded(batch, state) if has_rows else RevisionReport()
+        newest = head(self._lake, self._stream)
+        if newest is None or newest.number < batch.number:
+            self._commit_changes(changes, batch, report)
+        left = state.left_by(report.buckets)
+        delta.commit_files(
+            uri,
+            report.standing,
+            says=declared(self._stream),
+            numbers={
+                _THROUGH: batch.number,
+                _DECLARED: _number(self._stream),
+                BUCKETS: state.buckets.count,
+            },
+            fence=lambda table: _fence(table, self._stream, batch.number),
+            replaces=[(file.path, file.size) for file in state.files if file not in left],
+        )
+
+    def _folded(self, batch: Batch, state: StateTable) -> RevisionReport:
+        stream = self._stream
+        rows = self._came.with_batches(self._spark, batch.number - 1, batch.number)
+        stored = state.stored(_NO_TIMERS)
+        task = WriteRevisions(
+            stream.key,
+            stream.columns,
+            stream.event_time,
+            self._lake.log(stream),
+            to_arrow_schema(self._schema, timezone="UTC"),
+            stored,
+        )
+        frame = _of_revisions(rows, stream)
+        if stored.visited:
+            frame = frame.unionByName(marks(self._spark, stored.buckets), allowMissingColumns=True)
+        ordered = in_buckets(frame, stored.buckets).sortWithinPartitions(
+            HASH, *(f"`{name}`" for name in stream.key), BATCH, _PLACE
+        )
+        reports = ordered.drop(_PLACE).mapInArrow(task, f"{REPORT} string").collect()
+        return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
+
+    def _commit_changes(self, table: DeltaTable, batch: Batch, report: RevisionReport) -> None:
+        lake, stream = self._lake, self._stream
+        staged = delta.staged_files(lake.log(stream), table, self._schema, report.changes)
+        counted: Mapping[str, Any] = {}
+        if self._counts and staged.rows:
+            row = staged.read(self._spark).agg(*operator_columns(self._counts)).first()
+            assert row is not None
+            counted = row.asDict()
+        commit_batch(staged, lake, stream, _batch_of_changes(batch, report.counts, self._counts, counted))
+
+    def _created(self) -> tuple[DeltaTable, DeltaTable]:
+        lake, stream = self._lake, self._stream
+        changes = delta.create(
+            lake.log(stream),
+            self._schema,
+            append_only=True,
+            description=f"Rows of {stream.name} as revisions add them and take them back",
+            # The rows that a batch takes back are of any day, and each would be a file of its own.
+            partition_by=(),
+            about=about_log(stream),
+        )
+        standing = delta.create(
+            lake.standing(stream),
+            from_arrow_schema(self._stored, prefer_timestamp_ntz=True),
+            append_only=False,
+            description=f"The newest revision of each key of {stream.name}; of one that is gone its sequence",
+            partition_by=(),
+        )
+        return changes, standing
+
+    @property
+    def _stored(self) -> pa.Schema:
+        """The columns of what stands. Those of which a step asks for bounds come first."""
+        if self._stored_columns is None:
+            self._stored_columns = _stored_columns(self._schema, self._stream, self._sequence_type())
+        return self._stored_columns
+
+    _stored_columns: pa.Schema | None = None
+
+    def _sequence_type(self) -> DataType:
+        revisions = self._spark.createDataFrame([], log_schema(self._spark, self._stream.revisions))
+        return revisions.select(_sequence(self._stream)).schema[0].dataType
+
+
+def _sequence(stream: Stream) -> Column:
+    return F.expr(f"({stream.sequence}\n)").alias(SEQUENCE)
+
+
+def _stored_columns(schema: StructType, stream: Stream, sequence: DataType) -> pa.Schema:
+    own = [schema[name] for name in (*stream.key, *(name for name in stream.columns if name not in stream.key))]
+    told = StructType(own).add(SEQUENCE, sequence).add(ADDED, "string")
+    first = [pa.field(HASH, pa.int64()), pa.field(DUE, pa.timestamp("us", "UTC"))]
+    return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
+
+
+def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
+    """The rows of the log of revisions as `WriteRevisions` wants them, with what orders those of a key."""
+    origin = F.col(ORIGIN)
+    identity = F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
+    deletes = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
+    return rows.select(
+        hash_of([F.col(f"`{name}`") for name in stream.key]).alias(HASH),
+        BATCH,
+        _sequence(stream),
+        deletes.alias(DELETES),
+        identity.alias(ADDED),
+        stream.source.order_of(origin).alias(_PLACE),
+        *(f"`{name}`" for name in stream.columns),
+        ORIGIN,
+        INGESTED_AT,
+        STAMP,
+    )
+
+
+def _batch_of_changes(
+    batch: Batch, counts: Counts, operators: Mapping[str, OperatorCounts], counted: Mapping[str, Any]
+) -> Batch:
+    """The batch of changes that follows from one of revisions: it has the same number and the same clock."""
+    summary = batch.summary
+    return Batch(
+        number=batch.number,
+        query=batch.query,
+        query_batch=batch.query_batch,
+        state=batch.state,
+        summary=BatchSummary(summary.greatest, counts.rows, summary.processed_at, summary.partitions_end, summary.told),
+        clock=batch.clock,
+        late={name: counted.get(f"late_{name}") or 0 for name in operators},
+        unassigned={name: counted.get(f"unassigned_{name}") or 0 for name in operators},
+        counted_by={name: each.by for name, each in operators.items()},
+        end_of_input=batch.end_of_input,
+        source_times=batch.source_times,
+        pins=batch.pins,
+        revised=counts.to_json(),
+        after=batch.after,
+    )
+
+
+def declared(stream: Stream) -> dict[str, Any]:
+    """The part of a stream's declaration from which its changes follow, as JSON values."""
+    return {"key": list(stream.key), "sequence": stream.sequence, "deletes": stream.deletes}
+
+
+def _number(stream: Stream) -> int:
+    """A number that is the same for the same declaration."""
+    text = json.dumps(declared(stream), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+def check_key(lake: Lake, stream: Stream) -> None:
+    """Refuse to go on from changes that another key, sequence or condition has made.
+
+    Raises:
+        ChangedDeclaration: with the ways to go on.
+    """
+    table = delta.open_table(lake.standing(stream))
+    there = None if table is None else table.transaction_version(_DECLARED)
+    if there is None or there == _number(stream):
+        return
+    raise ChangedDeclaration(
+        f"stream {stream.name!r} is declared with {_told(stream)}, and the changes at {lake.log(stream)!r} follow from "
+        "another key, sequence or deletes",
+        "Give the old declaration back; or move that table and "
+        f"{lake.standing(stream)!r} away, so that both are made anew from the log, and rebuild the operators of the "
+        "stream.",
+        stream=stream.name,
+    )
+
+
+def _told(stream: Stream) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in declared(stream).items())
+
+
+def followed_through(lake: Lake, stream: Stream) -> int:
+    """The newest batch of revisions that is in what stands; -1 for none."""
+    return followed_by(delta.open_table(lake.standing(stream)))
+
+
+def followed_by(standing: DeltaTable | None) -> int:
+    """The newest batch of revisions that an open table of what stands has followed; -1 for none."""
+    through = None if standing is None else standing.transaction_version(_THROUGH)
+    return -1 if through is None else through
+
+
+def _fence(table: DeltaTable, stream: Stream, number: int) -> None:
+    through = table.transaction_version(_THROUGH)
+    if number != (0 if through is None else through + 1):
+        raise FencedError(
+            f"batch {number} of {stream.name!r} was not folded onto what stands, which has followed batch {through}: "
+            "another process has taken over while this one was away. Nothing is lost; let the other one run, or stop "
+            f"it and start again (`tidemark status {stream.name}` names it)."
+        )
+
+
+def standing_rows(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:
+    """The rows of a stream with a key that stand, with its columns, at one Delta `version` or now."""
+    rows = delta.read(spark, lake.standing(stream), version).where(F.col(ADDED).isNotNull())
+    return rows.select(*(f"`{name}`" for name in stream.columns))

@@ -1,0 +1,117 @@
+"""Streams with a key: what is added, taken back and stands, by hand along drawn timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg
+from streaming.audit.laws import audit
+from streaming.log import head, read_log
+from tests.support.instants import NOW, at
+from tests.support.runs import read_current, run
+from tidemark.testing import correct
+
+ORDERS = Stream(
+    name="orders",
+    source=Files("landing/orders"),
+    format=Json("order_id string, version bigint, at timestamp, country string, amount decimal(10,2), op string"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
+    key=("order_id",),
+    sequence="version",
+    deletes="op = 'd'",
+)
+BY_MINUTE = Windowed(
+    "by_minute", ORDERS, Tumbling("1 minute"), {"orders": agg.count(), "paid": agg.sum("amount")}, by=("country",)
+)
+PIPELINE = Pipeline(ORDERS, (BY_MINUTE,))
+
+
+def order(
+    order_id: str, version: int, seconds: float | None, country: str | None, amount: Any, op: str = "u"
+) -> dict[str, Any]:
+    time = None if seconds is None else at(seconds).isoformat()
+    return {"order_id": order_id, "version": version, "at": time, "country": country, "amount": amount, "op": op}
+
+
+def second(seconds: float) -> int:
+    return int(at(seconds).timestamp())
+
+
+def changes(spark: SparkSession, lake: Lake, stream: Stream = ORDERS) -> list[tuple[Any, ...]]:
+    """Batch, sign, order, version and amount of each row of the changes."""
+    rows = read_log(spark, lake, stream).where("_day is not null")
+    chosen = rows.selectExpr("_batch", "_origin.change", "order_id", "version", "cast(amount as double)").collect()
+    return sorted(tuple(row) for row in chosen)
+
+
+def current(spark: SparkSession, lake: Lake) -> list[tuple[Any, ...]]:
+    rows = read_current(spark, lake, BY_MINUTE).selectExpr(
+        "country", "unix_seconds(window_start)", "orders", "cast(paid as double)"
+    )
+    return sorted(tuple(row) for row in rows.collect())
+
+
+def broken(spark: SparkSession, lake: Lake, pipeline: Pipeline = PIPELINE) -> Sequence[object]:
+    return [finding for finding in audit(spark, lake, pipeline) if not finding.holds]
+
+
+def test_a_newer_revision_takes_back_the_one_that_stands_with_its_old_values(spark: SparkSession, lake: Lake) -> None:
+    """
+    00:05  a v1  10.00       00:20  b v1  7.00
+    00:05  a v2  12.00  (the same event time, another amount)
+    02:00  c v1   1.00  closes the first minute
+    """
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10), order("b", 1, 20, "DE", 7)])
+    run(spark, lake, PIPELINE, [order("a", 2, 5, "DE", 12)])
+    run(spark, lake, PIPELINE, [order("c", 1, 120, "DE", 1)])
+    assert changes(spark, lake) == [
+        (0, 1, "a", 1, 10.0),
+        (0, 1, "b", 1, 7.0),
+        (1, -1, "a", 1, 10.0),
+        (1, 1, "a", 2, 12.0),
+        (2, 1, "c", 1, 1.0),
+    ]
+    assert current(spark, lake) == [("DE", second(0), 2, 19.0)]
+    assert broken(spark, lake) == []
+    newest = head(lake, ORDERS)
+    assert newest is not None and newest.number == 2
+
+
+def test_an_order_that_moves_to_another_country_and_minute_leaves_the_old_window(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10), order("z", 1, 200, "DE", 1)])
+    assert current(spark, lake) == [("DE", second(0), 1, 10.0)]
+    run(spark, lake, PIPELINE, [order("a", 2, 65, "FR", 10), order("y", 1, 201, "DE", 1)])
+    correct(spark, lake, BY_MINUTE, lambda: NOW)
+    assert current(spark, lake) == [("FR", second(60), 1, 10.0)]
+    assert broken(spark, lake) == []
+
+
+def test_a_delete_needs_nothing_but_key_and_sequence_and_stays_as_a_tombstone(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [order("a", 3, 5, "DE", 10), order("b", 1, 6, "DE", 1)])
+    run(spark, lake, PIPELINE, [order("a", 5, None, None, None, "d")])
+    # What was sent before the delete comes after it.
+    run(spark, lake, PIPELINE, [order("a", 4, 5, "DE", 99)])
+    assert changes(spark, lake) == [(0, 1, "a", 3, 10.0), (0, 1, "b", 1, 1.0), (1, -1, "a", 3, 10.0)]
+    # A key that is gone may come again.
+    run(spark, lake, PIPELINE, [order("a", 6, 7, "DE", 2)])
+    assert changes(spark, lake)[-1] == (3, 1, "a", 6, 2.0)
+    assert broken(spark, lake) == []
+
+
+@pytest.mark.parametrize("op", ["u", "d"])
+def test_a_row_without_key_or_sequence_is_rejected_with_the_reason(spark: SparkSession, lake: Lake, op: str) -> None:
+    rows = [order("a", 1, 5, "DE", 1), {**order("a", 1, 5, "DE", 1, op), "order_id": None}]
+    run(spark, lake, PIPELINE, [*rows, {**order("b", 1, 5, "DE", 1, op), "version": None}])
+    log = read_log(spark, lake, ORDERS.revisions).where("_day is null")
+    assert sorted(row["_rejected"] for row in log.collect()) == [
+        ["key: not (`order_id` is not null)"],
+        ["sequence: not ((version) is not null)"],
+    ]
+    assert len(changes(spark, lake)) == 1

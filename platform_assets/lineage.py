@@ -77,7 +77,7 @@ def lineage_of_report(
     A column that is read from several result tables of an operator is read from what is current of it. `dimensions` are
     the versions that the report joined, by name.
     """
-    logs = {_path(lake.log(stream)): keys.log_key(stream) for stream in pipeline.streams}
+    logs = {_path(lake.log(stream)): keys.log_key(stream) for stream in pipeline.logs}
     others = {_path(pin.uri): keys.dimension_key(name) for name, pin in dimensions.items()}
     return {column: _origins(lake, pipeline, logs | others, of) for column, of in read.items()}
 

@@ -21,11 +21,16 @@ from streaming.declare import (
 )
 
 LOG = "log"
+_CHANGES = "changes"
 
 
 def role_of_log(pipeline: Pipeline, stream: Stream) -> str:
-    """The role of a stream's log: `log` for the first stream, which is the only one of most pipelines."""
-    return LOG if stream == pipeline.stream else f"{stream.name}/{LOG}"
+    """The role of a stream's log: `log` for the first stream, which is the only one of most pipelines.
+
+    Of a stream with a key that is `changes`; `log` is then the role of its revisions.
+    """
+    what = _CHANGES if stream.revised else LOG
+    return what if stream.name == pipeline.stream.name else f"{stream.name}/{what}"
 
 
 def role_of_corrections(view: str) -> str:
@@ -49,10 +54,16 @@ def streams_read(pipeline: Pipeline, reads: Collection[Operator | Stream] = ()) 
     return tuple(stream for stream in pipeline.streams if not reads or stream in reads or stream in through)
 
 
+def logs_read(pipeline: Pipeline, reads: Collection[Operator | Stream] = ()) -> tuple[Stream, ...]:
+    """The streams that are read as each of their logs has them; one of changes comes before what it follows from."""
+    streams = {stream.name for stream in streams_read(pipeline, reads)}
+    return tuple(stream for stream in reversed(pipeline.logs) if stream.name in streams)
+
+
 def roles_read(pipeline: Pipeline, reads: Collection[Operator | Stream] = ()) -> set[str]:
     """The roles of the tables behind what is read, the logs of its streams included."""
     operators = operators_read(pipeline, reads)
-    logs = {role_of_log(pipeline, stream) for stream in streams_read(pipeline, reads)}
+    logs = {role_of_log(pipeline, stream) for stream in logs_read(pipeline, reads)}
     return logs | {role for role, (operator, _) in result_tables(pipeline).items() if operator in operators}
 
 
@@ -89,7 +100,7 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
         SuiteError: that module cannot be imported, has no such dict, or speaks of a role that there is not, or there
             are two. A pipeline is never judged without the expectations that its own module would add.
     """
-    suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
+    suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.logs}
     tables = result_tables(pipeline)
     generic = {role: results_suite(operator, table.suffix) for role, (operator, table) in tables.items()}
     suites |= {role: suite for role, suite in generic.items() if suite is not None}

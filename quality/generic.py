@@ -31,7 +31,7 @@ def log_suite(stream: Stream) -> Suite:
             ),
             always(
                 "valid_has_event_time",
-                f"_rejected is not null or ({stream.event_time} is not null and _day is not null)",
+                f"_rejected is not null or ({_has_time(stream)} and _day is not null)",
                 f"every valid row has its event time {stream.event_time}",
             ),
             always(
@@ -43,6 +43,12 @@ def log_suite(stream: Stream) -> Suite:
         # A heartbeat was not read from the source, so it must not lower the share of rejected rows.
         only="_origin is not null",
     )
+
+
+def _has_time(stream: Stream) -> str:
+    """The condition of a row that has the time it needs; one that deletes needs none."""
+    known = f"{stream.event_time} is not null"
+    return known if stream.deletes is None or stream.revised else f"({known} or ({stream.deletes}))"
 
 
 def results_suite(operator: Operator, suffix: str = "") -> Suite | None:

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import QualityError
 from quality.find import (
+    logs_read,
     operators_read,
     optional_roles,
     result_tables,
     role_of_log,
-    streams_read,
     suites_for,
 )
 from quality.tables import table_id, table_name
@@ -129,7 +129,7 @@ def pin(
             absent.append(role)
         else:
             raise _not_built_yet(lake, pipeline, lake.table(operator), operator.reads[0])
-    for stream in streams_read(pipeline, reads):
+    for stream in logs_read(pipeline, reads):
         newest = _pin(lake, role_of_log(pipeline, stream), lake.log(stream), delta.open_table(lake.log(stream)))
         if newest is None:
             raise _not_built_yet(lake, pipeline, lake.log(stream), stream)

@@ -11,8 +11,9 @@ import pyarrow as pa
 from streaming.base import DeclarationError, LogError, OperatorError
 from streaming.declare import CURRENT, DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
 from streaming.lake import Lake
-from streaming.log import clock_history, read_batches, read_log, rejected
+from streaming.log import clock_history, read_log, rejected, told_batches
 from streaming.reading import StoredRows, stored_rows
+from streaming.revisions import of_revisions
 from streaming.tables import delta
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 Read = Callable[["SparkSession"], "DataFrame"]
 
-OF_STREAM = ("log", "clock", "rejected")
+OF_STREAM = ("log", "changes", "rows", "clock", "rejected")
 """The names of what is shown of the stream that an operator reads first, whatever the operator."""
 
 
@@ -35,9 +36,10 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
     columns = ("_batch", "_rejected", "_raw", "_origin")
     return {
         **runtime_of(operator, lake).readable,
-        "log": lambda spark: read_log(spark, lake, stream).orderBy("_batch", "_origin"),
+        "log": lambda spark: read_log(spark, lake, stream.revisions).orderBy("_batch", "_origin"),
+        **of_revisions(lake, stream),
         "clock": lambda spark: spark.createDataFrame(_clock(lake, pipeline, stream)),
-        "rejected": lambda spark: rejected(read_log(spark, lake, stream)).select(*columns).orderBy("_batch"),
+        "rejected": lambda spark: rejected(read_log(spark, lake, stream.revisions)).select(*columns).orderBy("_batch"),
         **{each.table_name(DEAD): partial(_dead_letters, lake=lake, delivery=each) for each in pipeline.deliveries},
         **{
             each.table_name(SUBSCRIPTIONS): partial(_subscriptions, lake=lake, receiver=each)
@@ -109,7 +111,7 @@ def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFr
 
 def _clock(lake: Lake, pipeline: Pipeline, stream: Stream) -> pa.Table:
     """The history of the stream's watermark, a row per batch, oldest first."""
-    readings = clock_history(read_batches(lake, stream))
+    readings = clock_history(told_batches(lake, stream))
     if not readings:
         raise LogError(
             f"stream {stream.name!r} has no event log at {lake.log(stream)!r} yet",

@@ -22,6 +22,7 @@ from streaming.tables import days_of, delta
 
 def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str, Any]:
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
+    stream = stream.revisions
     reasons: dict[str, int] = {}
     numbers = rejected_numbers(read_batches(lake, stream))
     if numbers["dagster/row_count"]:

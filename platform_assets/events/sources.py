@@ -15,6 +15,7 @@ from streaming.tables import delta
 
 def count_waiting(lake: Lake, stream: Stream) -> SourceBacklog:
     """The backlog in the stream's source that no batch has taken yet, counted now."""
+    stream = stream.revisions
     log = delta.open_table(lake.log(stream))
     newest = head(lake, stream)
     count = _counter(lake, stream, None if log is None else str(log.metadata().id))

@@ -65,7 +65,7 @@ class StreamEvents:
         for stream in pipeline.streams:
             metadata = {**state, **_log_metadata(overview, stream)}
             self._observed(keys.source_key(stream), {**state, **_waiting_metadata(overview)})
-            of_log = table_metadata(self._lake.log(stream), lineage_from_source(stream))
+            of_log = table_metadata(self._lake.log(stream.revisions), lineage_from_source(stream))
             self._materialized(keys.log_key(stream), of_log | metadata)
             self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
         for operator in pipeline.operators:

@@ -91,6 +91,7 @@ class _Commits:
 
     def log(self, stream: Stream) -> None:
         """The event log, what waits in its source, and its rejected rows."""
+        stream = stream.revisions
         uri, key = self._lake.log(stream), keys.log_key(stream)
         if self._untold(key, uri) is not None:
             before = self.last(key)

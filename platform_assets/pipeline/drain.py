@@ -66,7 +66,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             yield dg.MaterializeResult(
                 asset_key=keys.log_key(stream),
                 metadata={
-                    **table_metadata(where.log(stream), lineage_from_source(stream)),
+                    **table_metadata(where.log(stream.revisions), lineage_from_source(stream)),
                     **watermark_metadata(where, stream),
                     "new_rows": new.get(ingest_query(pipeline, stream), 0),
                 },

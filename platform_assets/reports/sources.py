@@ -25,6 +25,7 @@ from streaming.declare import Operator, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log, valid
 from streaming.operators import Progress, runtime_of
+from streaming.revisions import net
 from streaming.tables import delta
 from streaming.views import read_updates
 
@@ -52,10 +53,15 @@ class Sources:
     def log_of(self, stream: Stream) -> DataFrame:
         """The rows of a stream that arrived, valid or rejected: its event log without the heartbeats of its clock.
 
+        Of a stream whose rows can be taken back, those that stand.
+
         Raises:
             DeclarationError: the report declares that it reads others; likewise of operators.
         """
         self._check_reads(stream, streams_read(self.pipeline, self.reads))
+        return net(self._log_of(stream)) if stream.takes_back else self._log_of(stream)
+
+    def _log_of(self, stream: Stream) -> DataFrame:
         log = read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)
         return log.where(F.col("_origin").isNotNull())
 
@@ -113,7 +119,7 @@ class Sources:
         """The notes that a reader of these numbers must know: late rows that the declaration leaves out."""
         notes = []
         for operator in self._operators:
-            logs = {stream.name: self.log_of(stream) for stream in operator.reads}
+            logs = {stream.name: self._log_of(stream) for stream in operator.reads}
             dropped = runtime_of(operator, self.lake).left_out(self.spark, logs)
             if dropped:
                 notes.append(f"{operator.name}: {dropped:,} late rows are not counted, as declared with late='drop'.")
@@ -135,7 +141,7 @@ class Sources:
         if len(reached) < len(marks) or not reached:
             return ()
         streams = dict.fromkeys(stream for operator in timed for stream in operator.reads)
-        days = reduce(DataFrame.union, [valid(self.log_of(stream)).select("_day") for stream in streams]).distinct()
+        days = reduce(DataFrame.union, [valid(self._log_of(stream)).select("_day") for stream in streams]).distinct()
         over = days.where(F.date_add("_day", 1).cast("timestamp") <= literal(min(reached)))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from streaming.base import FrozenMapping
 from streaming.declare import DEAD, SUBSCRIPTIONS, ColumnSpec, Operator, Pipeline, Stream, TableSpec
-from streaming.lake import Lake
+from streaming.lake import Lake, place_of_log
 from streaming.log import about_log
 from streaming.operators import about_table
 from streaming.tables import delta, location, sql_type
@@ -130,13 +130,16 @@ def _published(lake: Lake, pipeline: Pipeline) -> Iterator[_Published]:
         name = receiver.table_name(SUBSCRIPTIONS)
         comment = f"Everything that receiver {receiver.name} has ever asked its source for."
         yield _Published(name, lake.table(receiver, SUBSCRIPTIONS), comment)
-    for stream in pipeline.streams:
+    for stream in pipeline.logs:
         yield _of_stream(lake, stream)
 
 
 def _of_stream(lake: Lake, stream: Stream) -> _Published:
-    comment = f"Event log of stream {stream.name}: every row that has arrived, valid or rejected. {stream.description}"
-    return _Published(f"{stream.name}_log", lake.log(stream), comment.strip(), about_log(stream))
+    what = "every row that has arrived, valid or rejected"
+    if stream.revised:
+        what = "every row that a revision has added, or taken back (`_origin.change` is -1)"
+    comment = f"Event log of stream {stream.name}: {what}. {stream.description}"
+    return _Published(place_of_log(stream).replace("/", "_"), lake.log(stream), comment.strip(), about_log(stream))
 
 
 def _of_operator(lake: Lake, operator: Operator) -> Iterator[_Published]:

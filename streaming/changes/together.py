@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from streaming.base import FrozenMapping, StreamingError
 from streaming.changes.looks import ChangePosition
 from streaming.declare import CHANGES, CURRENT, Operator, Pipeline
-from streaming.lake import Lake
+from streaming.lake import Lake, place_of_log
 from streaming.log import head, version_after
 from streaming.operators import Progress, generation_of, open_beside
 from streaming.tables import Manifest, delta
@@ -90,7 +90,7 @@ class Together:
         for point in points:
             through |= point.through
             versions |= point.versions
-        for stream in self._pipeline.streams:
+        for stream in self._pipeline.logs:
             log = delta.open_table(self._lake.log(stream))
             newest = None if log is None else head(self._lake, stream, log.version())
             if log is None or newest is None:
@@ -101,7 +101,7 @@ class Together:
             version = log.version() if is_newest else version_after(self._lake, stream, followed)
             if version is None:
                 return None
-            versions[f"{stream.name}/log"] = version
+            versions[place_of_log(stream)] = version
         if not versions:
             return None
         return Manifest(FrozenMapping(through), FrozenMapping(versions), FrozenMapping(without))

@@ -41,6 +41,16 @@ class Placed(Named, Protocol):
         """The folder."""
 
 
+def place_of_log(stream: Logged) -> str:
+    """The place of a log below the lake's root."""
+    return f"{stream.name}/{'changes' if stream.revised else 'log'}"
+
+
+def place_of_batches(stream: Logged) -> str:
+    """The place of the archive of a log's batches below the lake's root."""
+    return f"{stream.name}/{'changes_batches' if stream.revised else 'batches'}"
+
+
 @dataclass(frozen=True)
 class Lake:
     """The layout below `root`: every table, landing folder and checkpoint has exactly one place.
@@ -91,11 +101,11 @@ class Lake:
 
     def log(self, stream: Logged) -> str:
         """The event log that operators read: of a stream with a key its changes."""
-        return self.path(stream.name, "changes" if stream.revised else "log")
+        return self.path(place_of_log(stream))
 
     def batches(self, stream: Logged) -> str:
         """The archive of what the log's commits said of their batches."""
-        return self.path(stream.name, "changes_batches" if stream.revised else "batches")
+        return self.path(place_of_batches(stream))
 
     def standing(self, stream: Logged) -> str:
         """The newest revision of each key of a stream that has one."""

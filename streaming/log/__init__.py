@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         noted_before,
         operator_columns,
         read_batches,
+        told_batches,
         version_after,
+        with_changes,
     )
     from streaming.log.ingest import (
         Ingest,

@@ -451,6 +451,25 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
     return [batches[number] for number in sorted(batches, reverse=True) if until is None or number <= until]
 
 
+def with_changes(came: Batch, changes: Batch) -> Batch:
+    """A batch of revisions as people are told of it: with what its changes are to the operators that read them."""
+    return replace(came, late=changes.late, unassigned=changes.unassigned, counted_by=changes.counted_by)
+
+
+def told_batches(lake: Lake, stream: Stream) -> list[Batch]:
+    """Every batch of the stream that operators may follow, newest first, with all that came in it.
+
+    Raises:
+        LogError: as `read_batches`.
+    """
+    batches = read_batches(lake, stream)
+    if not stream.revised:
+        return batches
+    changes = {batch.number: batch for batch in batches}
+    came = (batch for batch in read_batches(lake, stream.revisions) if batch.number in changes)
+    return [with_changes(batch, changes[batch.number]) for batch in came]
+
+
 def archive_batches(lake: Lake, stream: Stream) -> int:
     """Archive the batches that are not in the archive yet; returns how many they were.
 

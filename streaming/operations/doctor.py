@@ -116,13 +116,14 @@ def _examine(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ailment]
             unreadable.add(ailment.subject)
         yield ailment
     # What cannot be opened is named once, and nothing else is asked of it.
-    for stream in pipeline.streams:
+    for stream in pipeline.logs:
         if lake.log(stream) not in unreadable and lake.batches(stream) not in unreadable:
             for ailment in _examine_log(lake, stream, now):
                 if ailment.kind == _HISTORY_GONE:
                     unreadable.add(lake.log(stream))
                 yield ailment
-            yield from _examine_checkpoint(lake, stream)
+            if not stream.revised:
+                yield from _examine_checkpoint(lake, stream)
     for operator in pipeline.operators:
         uris = {lake.table(operator, spec.suffix) for spec in operator.tables}
         if not unreadable & {*uris, *(lake.log(stream) for stream in operator.reads)}:
@@ -385,10 +386,14 @@ def _tables(lake: Lake, pipeline: Pipeline) -> Iterator[_Table]:
     of_log = (
         f"restore a savepoint or a backup of {{}}: nothing else has its rows; `tidemark savepoints {pipeline.name}`"
     )
-    for stream in pipeline.streams:
+    for stream in pipeline.logs:
         yield _Table(lake.log(stream), of_log.format(stream.name), True)
         yield _Table(lake.batches(stream), of_log.format(stream.name), False)
+    for stream in pipeline.streams:
         yield _Table(lake.dropped(stream), of_log.format(stream.name), False)
+        if stream.revised:
+            again = f"remove it; the next `tidemark run {pipeline.name}` makes it anew from the log"
+            yield _Table(lake.standing(stream), again, False)
     for operator in pipeline.operators:
         way_out = made_again(operator)
         # What was built anew has the numbers of a generation, and the commits of another table.

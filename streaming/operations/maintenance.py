@@ -90,8 +90,8 @@ def maintain(
     versions, kept = _MaintainedVersions.read(lake, pipeline), pinned(lake, pipeline)
     done: list[Maintained] = []
     # One to which nobody has sent anything yet, such as a stream of rules, has no log.
-    begun = [stream for stream in pipeline.streams if delta.exists(lake.log(stream))]
-    for stream in begun or pipeline.streams:
+    begun = [stream for stream in pipeline.logs if delta.exists(lake.log(stream))]
+    for stream in begun or pipeline.logs:
         log.archive_batches(lake, stream)
     for kind in _tables(lake, pipeline):
         if not versions.is_due(kind.uri, at, again_after):
@@ -113,9 +113,10 @@ def needs_maintenance(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime
 
 def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
     tables = [_Table(lake.progress(pipeline))]
-    for stream in pipeline.streams:
+    for stream in pipeline.logs:
         tables.append(_Table(lake.log(stream), about=log.about_log(stream)))
-        tables += [_Table(lake.batches(stream)), _Table(lake.dropped(stream))]
+        tables.append(_Table(lake.batches(stream)))
+    tables += [_Table(lake.dropped(stream)) for stream in pipeline.streams]
     for operator in pipeline.operators:
         tables += [
             _Table(

@@ -78,7 +78,8 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
     """
     processed_at = now()
     with take_lease(lake, pipeline):
-        repaired = [_repair(spark, lake, pipeline, stream, processed_at) for stream in _begun(lake, pipeline)]
+        begun = _begun(lake, pipeline)
+        repaired = [_repair(spark, lake, pipeline, stream.revisions, processed_at) for stream in begun]
     return Repaired(
         sum(each.examined for each in repaired),
         sum(each.repaired for each in repaired),
@@ -124,7 +125,7 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
     Raises:
         LogError: nothing has been ingested yet.
     """
-    previews = [_preview(spark, lake, pipeline, stream, now()) for stream in _begun(lake, pipeline)]
+    previews = [_preview(spark, lake, pipeline, stream.revisions, now()) for stream in _begun(lake, pipeline)]
     changes = {name: windows for each in previews for name, windows in each.changes.items()}
     return Preview(sum(each.examined for each in previews), sum(each.repaired for each in previews), changes)
 

@@ -105,7 +105,7 @@ def restore_to(lake: Lake, pipeline: Pipeline, name: str, to: Lake) -> Restored:
     _check_whole(lake, pipeline, saved)
     with take_lease(to, pipeline, "restore"):
         _check_empty(to, pipeline)
-        logs = {to.log(stream) for stream in pipeline.streams}
+        logs = {to.log(stream) for stream in pipeline.logs}
         # The logs last: without them no process begins to write there.
         tables = sorted(saved.tables, key=lambda table: to.path(table.place) in logs)
         waiting = {stream.name: _bring_source(lake, pipeline, saved, to, stream.name) for stream in pipeline.streams}

@@ -25,7 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from streaming.base import RELEASE, SavepointError, can_be_name, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
-from streaming.lake import Lake, Named
+from streaming.lake import Lake, Named, place_of_batches, place_of_log
 from streaming.log import QUERY, archive_batches, head
 from streaming.operators import generation_of
 from streaming.spark import copy_checkpoint, query_id
@@ -77,7 +77,9 @@ def savepoint(
         tables += [_kept(lake, pipeline, name, operator, table) for table in operator_tables]
     batches: dict[str, int] = {}
     for stream in pipeline.streams:
-        newest = _cut_log(lake, pipeline, name, stream, tables)
+        if stream.revised:
+            tables += _cut_changes(lake, pipeline, name, stream)
+        newest = _cut_log(lake, pipeline, name, stream.revisions, tables)
         if newest is not None:
             batches[stream.name] = newest
     saved = Savepoint(
@@ -164,12 +166,14 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
     assert log is not None
     newest = head(lake, stream, log.version())
     if archive is not None:
-        tables.append(_described(archive, f"{stream.name}/batches", None))
+        tables.append(_described(archive, place_of_batches(stream), None))
     # After the log: it then has all that was dropped from that version.
     dropped = delta.open_table(lake.dropped(stream))
     if dropped is not None:
         tables.append(_described(dropped, f"{stream.name}/dropped", None))
-    tables.append(_described(log, f"{stream.name}/log", before))
+    tables.append(_described(log, place_of_log(stream), before))
+    if stream.revised:
+        return None if newest is None else newest.number
     source, memory = stream.source, {} if newest is None else newest.source
     checkpoint = source.checkpoint(lake.checkpoint(stream, QUERY), memory)
     query = query_id(checkpoint)
@@ -178,6 +182,21 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
         to = source.checkpoint(lake.savepoint(pipeline, name, "checkpoints", stream.name), memory)
         copy_checkpoint(checkpoint, to, query_batch)
     return None if newest is None else newest.number
+
+
+def _cut_changes(lake: Lake, pipeline: Pipeline, name: str, stream: Stream) -> list[SavedTable]:
+    """What stands of a stream with a key, with a copy, then its changes, which are no older; nothing before the first.
+
+    Both are behind the log of what came, from which the next step goes on.
+    """
+    tables: list[SavedTable] = []
+    standing = delta.open_table(lake.standing(stream))
+    if standing is not None:
+        table = _described(standing, f"{stream.name}/standing", None)
+        copy_table(standing, lake.savepoint(pipeline, name, "state", table.place))
+        tables.append(replace(table, kept_at=f"state/{table.place}"))
+    _cut_log(lake, pipeline, name, stream, tables)
+    return tables
 
 
 def _while_others_archive() -> Retrying:

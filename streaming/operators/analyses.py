@@ -34,7 +34,7 @@ def analyse(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> None:
     for operator in pipeline.operators:
         analysis = partial(runtime_of(operator, lake).analysis, spark)
         now[_OPERATORS][operator.name] = _kept(before[_OPERATORS], operator.name, _key(operator), analysis)
-    for stream in pipeline.streams:
+    for stream in (each.revisions for each in pipeline.streams):
         places = partial(_places, spark, lake, pipeline, stream)
         now[_STREAMS][stream.name] = _kept(before[_STREAMS], stream.name, _key_of_stream(pipeline, stream), places)
     if now != before:
@@ -49,6 +49,7 @@ def analysis_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[s
 
 def places_in(lake: Lake, pipeline: Pipeline, stream: Stream) -> tuple[Place, ...] | None:
     """The places of the parts of a stream's ingest; None where nobody has written them down."""
+    stream = stream.revisions
     kept = _read(lake, pipeline)[_STREAMS].get(stream.name)
     if kept is None or kept["key"] != _key_of_stream(pipeline, stream):
         return None

@@ -21,7 +21,7 @@ def feed_changes(lake: Lake, pipeline: Pipeline, done: Collection[str] = ()) -> 
     """
     if not pipeline.change_data_feed:
         return []
-    uris = [lake.log(stream) for stream in pipeline.streams]
+    uris = [lake.log(stream) for stream in pipeline.logs]
     uris += [
         lake.table(operator, spec.suffix)
         for operator in pipeline.operators

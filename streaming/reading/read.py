@@ -18,6 +18,7 @@ from streaming.log import read_log, rejected
 from streaming.reading.conditions import Untranslatable
 from streaming.reading.selection import Choice, new_database
 from streaming.reading.stored import names_of_operator, names_of_pipeline, stored_rows
+from streaming.revisions import of_revisions
 from streaming.tables import Manifest
 
 if TYPE_CHECKING:
@@ -270,8 +271,9 @@ def _readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> dict[str, A
     stream = operator.reads[0]
     return {
         **runtime_of(operator, lake).readable,
-        "log": lambda spark: read_log(spark, lake, stream),
-        "rejected": lambda spark: rejected(read_log(spark, lake, stream)),
+        "log": lambda spark: read_log(spark, lake, stream.revisions),
+        "rejected": lambda spark: rejected(read_log(spark, lake, stream.revisions)),
+        **of_revisions(lake, stream),
     }
 
 

@@ -28,7 +28,7 @@ from streaming.tables import delta, storage
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-_OF_STREAM = ("log", "rejected")
+_OF_STREAM = ("log", "changes", "rows", "rejected")
 _MAIN, _REPORTS = "main", "reports"
 Name = tuple[str, ...]
 

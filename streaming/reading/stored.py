@@ -53,6 +53,7 @@ from streaming.declare import (
 from streaming.lake import Lake
 from streaming.log import REPAIRS, check_as_of, head
 from streaming.operators import Progress, check_followed, generation_of, open_side, version_read
+from streaming.revisions import ADDED
 from streaming.tables import delta, rows_of
 
 if TYPE_CHECKING:
@@ -132,7 +133,10 @@ def _of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> dict[str, Fo
         for each in pipeline.receivers
         if now and each.subscriptions is not None
     }
-    return {"log": partial(_log, lake, stream), "rejected": partial(_rejected, lake, stream), **dead, **subscriptions}
+    came = stream.revisions
+    changes = {"changes": partial(_log, lake, stream), "rows": partial(_rows, lake, stream)} if stream.revised else {}
+    logs = {"log": partial(_log, lake, came), **changes, "rejected": partial(_rejected, lake, came)}
+    return {**logs, **dead, **subscriptions}
 
 
 def _whole(uri: str, order: tuple[str, ...]) -> StoredRows | None:
@@ -146,6 +150,14 @@ def _log(lake: Lake, stream: Stream) -> StoredRows | None:
         return None
     check_as_of(lake, stream)
     return _through(StoredRows.of(table, (BATCH, ORIGIN)), lake.batch_read(stream))
+
+
+def _rows(lake: Lake, stream: Stream) -> StoredRows | None:
+    """The rows of a stream with a key that stand, as they are now only."""
+    table = None if lake.cut is not None or lake.versions is not None else delta.open_table(lake.standing(stream))
+    if table is None:
+        return None
+    return replace(StoredRows.of(table, stream.key), columns=stream.columns, condition=f'rows."{ADDED}" is not null')
 
 
 def _rejected(lake: Lake, stream: Stream) -> StoredRows | None:

@@ -7,6 +7,6 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.revisions.fold import ADDED, SEQUENCE, Counts, Standing, revise
     from streaming.revisions.laws import audit_revisions
-    from streaming.revisions.steps import Revising, check_key, followed_through, standing_rows
+    from streaming.revisions.steps import Revising, net, of_revisions, standing_rows
 
 make_front(__name__)

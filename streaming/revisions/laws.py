@@ -15,8 +15,7 @@ from streaming.lake import Lake
 from streaming.log import valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
-from streaming.revisions.steps import followed_by, standing_rows
-from streaming.tables import delta
+from streaming.revisions.steps import followed_by, net, standing_rows
 
 
 def audit_revisions(
@@ -30,7 +29,7 @@ def audit_revisions(
     yield _one_clock(stream, came, changes)
     through = changes.batches[-1].number if changes.batches else -1
     columns = [f"`{name}`" for name in stream.columns]
-    stands = _net(changes.rows).select(*columns)
+    stands = net(changes.rows).select(*columns)
     revisions = valid(came.rows).where(F.col(BATCH) <= through)
     words = "rows that stand: the newest revision of each key that is not gone"
     yield Law("newest", stream.name, stands, _newest(revisions, stream).select(*columns), words).finding()
@@ -66,14 +65,6 @@ def _one_clock(stream: Stream, came: LogAtVersion, changes: LogAtVersion) -> Fin
     )
     compared = "batches: stamped as the revisions that they follow from"
     return Finding("one clock", f"{stream.name} changes", len(changes.batches), broken, compared)
-
-
-def _net(changes: DataFrame) -> DataFrame:
-    """The rows that were added and not taken back; rows of which more was taken back than added stay as they are."""
-    origin = F.col(ORIGIN)
-    same = SortedBy.partitionBy(origin["identity"])
-    counted = valid(changes).withColumn("_net", F.sum(origin["change"]).over(same))
-    return counted.where((F.col("_net") != 0) & (origin["change"] == F.signum("_net")))
 
 
 def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
@@ -34,6 +35,8 @@ from streaming.log import (
     head,
     log_schema,
     operator_columns,
+    read_log,
+    valid,
 )
 from streaming.operators import StateCleaner
 from streaming.revisions.fold import ADDED, DELETES, REPORT, SEQUENCE, Counts, RevisionReport, WriteRevisions
@@ -271,6 +274,37 @@ def _fence(table: DeltaTable, stream: Stream, number: int) -> None:
             "another process has taken over while this one was away. Nothing is lost; let the other one run, or stop "
             f"it and start again (`tidemark status {stream.name}` names it)."
         )
+
+
+def net(changes: DataFrame) -> DataFrame:
+    """The valid rows of a log of changes that were added and not taken back, whatever was taken back without that."""
+    origin = F.col(ORIGIN)
+    same = SortedBy.partitionBy(origin["identity"])
+    counted = valid(changes).withColumn("_net", F.sum(origin["change"]).over(same))
+    return counted.where((F.col("_net") != 0) & (origin["change"] == F.signum("_net"))).drop("_net")
+
+
+def rows_now(spark: SparkSession, lake: Lake, stream: Stream) -> DataFrame:
+    """The rows of a stream with a key that stand, in the order of their keys, or stood as of the batch that is read.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    columns, order = ([f"`{name}`" for name in names] for names in (stream.columns, stream.key))
+    changes = read_log(spark, lake, stream)
+    if lake.cut is None and delta.exists(lake.standing(stream)):
+        return standing_rows(spark, lake, stream).orderBy(*order)
+    return net(changes).select(*columns).orderBy(*order)
+
+
+def of_revisions(lake: Lake, stream: Stream) -> dict[str, Callable[[SparkSession], DataFrame]]:
+    """The frames that people may look at of a stream with a key, by name; nothing of another stream."""
+    if not stream.revised:
+        return {}
+    return {
+        "changes": lambda spark: read_log(spark, lake, stream).orderBy(BATCH, ORIGIN),
+        "rows": lambda spark: rows_now(spark, lake, stream),
+    }
 
 
 def standing_rows(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:

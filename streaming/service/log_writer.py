@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ from streaming.base import MILLISECOND, SourceError, StreamingError
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.lake import Lake, Settings
-from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat
+from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat, with_changes
 from streaming.operators import Written
 from streaming.revisions import Revising
 from streaming.service.observer import Observer
@@ -114,7 +113,11 @@ class LogWriter:
                     except StreamingError as error:
                         self._failure = error
                         raise
-                self._observer.committed(self.name, Written(batch.summary.rows), self._told(batch))
+                self._observer.committed(
+                    self.name,
+                    Written(batch.summary.rows),
+                    batch if self.head is None else with_changes(batch, self.head),
+                )
 
         return (
             stream.source.read(self._spark, reading)
@@ -208,8 +211,3 @@ class LogWriter:
         self.head = came
         if self._revising is not None and came is not None:
             self.head = self._revising.follow(self._observer.now())
-
-    def _told(self, came: Batch) -> Batch:
-        """The batch that came, with what its changes are to the operators."""
-        changes = self.head if self.head is not None else came
-        return replace(came, late=changes.late, unassigned=changes.unassigned, counted_by=changes.counted_by)

@@ -33,6 +33,7 @@ from streaming.service.query_errors import explain, ingest_query, pausing, stop_
 from streaming.service.receiver_status import make_landing
 from streaming.service.watch import Paused
 from streaming.spark import guarded, mark_tasks, refusal
+from streaming.tables import delta
 
 _log = logging.getLogger("tidemark")
 
@@ -163,7 +164,7 @@ class Run:
         for runtime in self.operators:
             if not self.take_over(runtime):
                 self._pauses.check(runtime)
-        for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
+        for stream in filter(lambda stream: delta.exists(self.lake.log(stream)), self.pipeline.logs):
             widen_log(self.spark, self.lake, stream)
         self._feed_changes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ from deltalake.table import TableAlterer
 
 class Killed(BaseException):
     """The process dies here; nothing that catches exceptions goes on."""
+
+
+class KilledInBatch(Exception):
+    """The process dies here within a batch of Spark, which waits for ever for a function that does not come back."""
 
 
 def killed_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +28,7 @@ def killed_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
             nonlocal commits
             commits += 1
             if commits == nth:
-                raise Killed
+                raise Killed if threading.current_thread() is threading.main_thread() else KilledInBatch
             commit(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, dies)

@@ -29,7 +29,7 @@ from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
 from streaming.changes import Publishing, note_together, publish
 from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline
 from streaming.deliveries import DeliveryRuntime
-from streaming.lake import Lake
+from streaming.lake import Lake, place_of_log
 from streaming.log import archive_batches, note_erased, read_log
 from streaming.operations.cuts import forget_recomputed
 from streaming.operations.erasure.proof import prove, tables_of
@@ -46,7 +46,8 @@ from streaming.operations.erasure.rows import (
 )
 from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoint import drop_savepoint, savepoints
-from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
+from streaming.operators import counts_of, generation_of, next_of, remove_next, runtime_of, whole_since
+from streaming.revisions import Revising
 from streaming.service import Delivering, Observer, take_lease
 from streaming.tables import Split, clean_up, delta, numbers_of, storage, take_out, to_be_taken
 
@@ -105,6 +106,11 @@ def erase(
             drop_savepoint(lake, pipeline, name)
         erasure = (begun or Erasure.begun(pipeline, person, now())).write(lake)
         listener("looking through the logs")
+        for stream in pipeline.streams:
+            if stream.revised and delta.exists(lake.log(stream)):
+                # A process may have died between its two logs, and what came must be told of both.
+                runtimes = [runtime_of(operator, lake) for operator in pipeline.operators_of(stream)]
+                Revising(spark, lake, stream, counts_of(runtimes, stream)).follow(now())
         occurrences = in_logs(spark, lake, pipeline, person)
         erasure = _noted(spark, lake, pipeline, person, occurrences, erasure, keep_numbers).write(lake)
         for table, split in _theirs(spark, lake, pipeline, occurrences):
@@ -202,8 +208,10 @@ def _theirs(
             if operator.never_rebuilt and operator.reads[0] == each.stream and each.valid:
                 keys = each.split.taken(read_log(spark, lake, each.stream)).select(BATCH, ORIGIN)
                 yield from ((table, of_rows(keys)) for table in _tables(lake, operator))
-        if each.by_batch:
-            yield f"{each.stream.name}/log", each.split
+        if each.by_batch or each.stream.key:
+            if each.stream.revised and delta.exists(lake.standing(each.stream)):
+                yield f"{each.stream.name}/standing", each.split
+            yield place_of_log(each.stream), each.split
 
 
 def _others(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person, erasure: Erasure) -> Iterator[str]:
@@ -212,7 +220,8 @@ def _others(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person,
         # A rebuild may run beside: what it has read of the log by now is not to come back.
         with built_beside(lake, next_of(operator)):
             remove_next(lake, operator)
-    logs = {f"{stream.name}/log" for stream in pipeline.streams}
+    logs = {place_of_log(stream) for stream in pipeline.logs}
+    logs |= {f"{stream.name}/standing" for stream in pipeline.streams if stream.revised}
     computed = {table for each in affected(pipeline, erasure.streams) for table in _tables(lake, each)}
     for table in tables_of(lake, pipeline):
         if table in logs | computed or table.rpartition("/")[2] in WITHOUT_ROWS:
@@ -310,7 +319,9 @@ def _tell_deliveries(
     Raises:
         ErasureError: a target is away.
     """
-    logs = {table.removesuffix("/log") for table, removed in erasure.tables.items() if removed.rows}
+    logs = {
+        table.removesuffix("/log").removesuffix("/changes") for table, removed in erasure.tables.items() if removed.rows
+    }
     touched = {*erasure.streams, *erasure.generations, *logs}
     told: list[DeliveryRuntime] = []
     to_tell = []
@@ -449,7 +460,7 @@ def preview_erasure(
     """
     check_known(pipeline, person)
     occurrences = in_logs(spark, lake, pipeline, person)
-    rows = {f"{each.stream.name}/log": each.valid + each.rejected for each in occurrences}
+    rows = {place_of_log(each.stream): each.valid + each.rejected for each in occurrences}
     for table in tables_of(lake, pipeline):
         if table not in rows and table.rpartition("/")[2] not in WITHOUT_ROWS:
             uri = lake.path(table)

@@ -17,12 +17,12 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from streaming.base import BATCH, DAY, ORIGIN, ErasureError
 from streaming.declare import DEAD_LETTER, Operator, Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import REPAIRS, ever_rejected, place, read_batches, read_log, repaired
+from streaming.log import REPAIRS, ever_rejected, place, read_batches, read_log, repaired, valid
 from streaming.operations.batch_counts import counted_by_batch
 from streaming.spark import exact_json
 from streaming.tables import Split, delta
 
-WITHOUT_ROWS = ("batches", "dropped", "progress")
+WITHOUT_ROWS = ("batches", "changes_batches", "dropped", "progress")
 """Tables beside the logs that hold no row of a stream."""
 
 _PLACE = "_place"
@@ -166,16 +166,42 @@ def check_known(pipeline: Pipeline, person: Person) -> None:
 def in_logs(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person) -> list[InLog]:
     """The rows of a person in the logs that are there.
 
-    Of rejected rows the payload counts too. One that was repaired goes with the row that repairs it.
+    Of rejected rows the payload counts too. One that was repaired goes with the row that repairs it. Where rows have a
+    key, all revisions go of which any is of the person: what stands would be another one without it. Logs of changes
+    come before those that they follow from, which tell what is to be taken out of them.
     """
-    there = [stream for stream in pipeline.streams if delta.exists(lake.log(stream))]
+    there = [stream for stream in reversed(pipeline.logs) if delta.exists(lake.log(stream))]
     return [_in_log(spark, lake, pipeline, stream, person) for stream in there]
 
 
 def _in_log(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, person: Person) -> InLog:
-    log = read_log(spark, lake, stream)
-    split = _split(log, person, any(batch.cause == "repair" for batch in read_batches(lake, stream)))
-    return InLog(stream, split, counted_by_batch(split.taken(log), lake, pipeline, stream))
+    came = read_log(spark, lake, stream.revisions)
+    repairs = any(batch.cause == "repair" for batch in read_batches(lake, stream.revisions))
+    split = _split(came, person, repairs)
+    if stream.key:
+        keys = _of_keys(valid(came).where(person.matches(came, texts=())), stream)
+        split = keys if stream.revised else _either(split, keys)
+    return InLog(stream, split, counted_by_batch(split.taken(read_log(spark, lake, stream)), lake, pipeline, stream))
+
+
+def _of_keys(revisions: DataFrame, stream: Stream) -> Split:
+    """Rows of the keys of these revisions, also in tables beside the log of them."""
+    columns = [f"`{name}`" for name in stream.key]
+    distinct = revisions.select(*columns).distinct()
+    # They are found now: the rows that tell them are taken out before others are.
+    keys = F.broadcast(revisions.sparkSession.createDataFrame(distinct.collect(), distinct.schema))
+    return Split(
+        lambda rows: rows.join(keys, list(stream.key), "left_semi").select(*rows.columns),
+        lambda rows: rows.join(keys, list(stream.key), "left_anti").select(*rows.columns),
+    )
+
+
+def _either(one: Split, other: Split) -> Split:
+    """The rows that one of two takes."""
+    return Split(
+        lambda rows: one.taken(rows).unionByName(other.taken(one.kept(rows))),
+        lambda rows: other.kept(one.kept(rows)),
+    )
 
 
 def _split(log: DataFrame, person: Person, has_repairs: bool) -> Split:
@@ -222,7 +248,7 @@ def affected(pipeline: Pipeline, streams: Iterable[str]) -> list[Operator]:
 def unread_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person) -> dict[str, int]:
     """The number of rejected payloads of each stream without such a field, where the value alone tells the person."""
     counts: dict[str, int] = defaultdict(int)
-    for stream in pipeline.streams:
+    for stream in (each.revisions for each in pipeline.streams):
         if delta.exists(lake.log(stream)):
             raw = F.col("_raw").cast("string")
             unread = ever_rejected(read_log(spark, lake, stream)).where(person.field_of(raw).isNull())

@@ -112,9 +112,7 @@ def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(spa
 
     def appended(head: Batch | None, *rows: dict[str, object]) -> Batch:
         payloads = [(json.dumps(row).encode(),) for row in rows]
-        raw = spark.createDataFrame(payloads, "_raw binary").withColumn(
-            "_origin", F.lit(None).cast(origin_type(moved.source))
-        )
+        raw = spark.createDataFrame(payloads, "_raw binary").withColumn("_origin", F.lit(None).cast(origin_type(moved)))
         judged = RowValidator(moved)(moved.format.parse(raw), NOW)
         return append_validated(judged, lake, moved, head, NOW, counts)
 

@@ -19,12 +19,14 @@ def source_key(stream: Stream) -> dg.AssetKey:
 
 def followed_keys(stream: Stream) -> list[dg.AssetKey]:
     """The tables of the lake that a stream follows."""
-    return [log_key(of) if isinstance(of, Stream) else table_key(of, side) for of, side in stream.source.follows]
+    return [
+        log_key(of.revisions) if isinstance(of, Stream) else table_key(of, side) for of, side in stream.source.follows
+    ]
 
 
 def log_key(stream: Stream) -> dg.AssetKey:
-    """The event log."""
-    return dg.AssetKey([stream.name, "log"])
+    """The log that operators read: of a stream with a key its changes, of its `revisions` all that came."""
+    return dg.AssetKey([stream.name, "changes" if stream.revised else "log"])
 
 
 def rejected_key(stream: Stream) -> dg.AssetKey:
@@ -89,7 +91,8 @@ def result_keys(operators: Iterable[Operator]) -> list[dg.AssetKey]:
 def streamed_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
     """Everything that a drain or a running stream brings up to date."""
     return [
-        *(key(stream) for stream in pipeline.streams for key in (log_key, rejected_key)),
+        *map(log_key, pipeline.logs),
+        *map(rejected_key, pipeline.streams),
         *(table_key(operator, table.suffix) for operator in pipeline.operators for table in operator.streamed),
         *(late_key(operator) for operator in pipeline.operators if operator.tells_late),
         *(failed_key(operator) for operator in pipeline.operators if operator.tells_failed),

@@ -49,11 +49,13 @@ def lineage_of_table(operator: Operator, suffix: str = "") -> Lineage:
 
 def lineage_of_rejected(stream: Stream) -> Lineage:
     """Where the columns of rejected rows come from: the log, of which they are a read."""
-    return {spec.name: [(keys.log_key(stream), spec.name)] for spec in log_columns(stream)}
+    return {spec.name: [(keys.log_key(stream.revisions), spec.name)] for spec in log_columns(stream)}
 
 
-def lineage_from_source(stream: Stream) -> Lineage:
-    """Where the columns of a log come from: what its payloads declare."""
+def lineage_of_log(stream: Stream) -> Lineage:
+    """Where the columns of a log come from: what its payloads declare, and of changes the log of revisions."""
+    if stream.revised:
+        return {spec.name: [(keys.log_key(stream.revisions), spec.name)] for spec in log_columns(stream)}
     return {spec.name: [(keys.source_key(stream), column) for _, column in spec.of] for spec in log_columns(stream)}
 
 

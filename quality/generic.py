@@ -48,7 +48,7 @@ def log_suite(stream: Stream) -> Suite:
 def _has_time(stream: Stream) -> str:
     """The condition of a row that has the time it needs; one that deletes needs none."""
     known = f"{stream.event_time} is not null"
-    return known if stream.deletes is None or stream.revised else f"({known} or ({stream.deletes}))"
+    return known if stream.exempt is None or stream.revised else f"({known} or {stream.exempt})"
 
 
 def results_suite(operator: Operator, suffix: str = "") -> Suite | None:

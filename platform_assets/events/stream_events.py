@@ -12,7 +12,7 @@ from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
 from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata
-from platform_assets.lineage import lineage_from_source, lineage_of_table
+from platform_assets.lineage import lineage_of_log, lineage_of_table
 from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
 from streaming.declare import CURRENT, Operator, TableSpec
@@ -62,11 +62,11 @@ class StreamEvents:
         """One event for each table of the pipeline, and the alerts."""
         state = _state_metadata(overview, now)
         pipeline = self._pipeline
+        for log in pipeline.logs:
+            of_log = table_metadata(self._lake.log(log), lineage_of_log(log))
+            self._materialized(keys.log_key(log), of_log | {**state, **_log_metadata(overview, log)})
         for stream in pipeline.streams:
-            metadata = {**state, **_log_metadata(overview, stream)}
             self._observed(keys.source_key(stream), {**state, **_waiting_metadata(overview)})
-            of_log = table_metadata(self._lake.log(stream.revisions), lineage_from_source(stream))
-            self._materialized(keys.log_key(stream), of_log | metadata)
             self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
         for operator in pipeline.operators:
             for table in operator.streamed:

@@ -36,7 +36,7 @@ _NOT_DUE = "nothing to check: no row has called for it yet"
 
 def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     """The judged tables of a pipeline: their role in the quality room and their asset."""
-    logs = {role_of_log(pipeline, each.revisions): log_key(each) for each in pipeline.streams}
+    logs = {role_of_log(pipeline, stream): log_key(stream) for stream in pipeline.logs}
     results = {role: table_key(operator, table.suffix) for role, (operator, table) in judged_tables(pipeline).items()}
     return logs | results
 

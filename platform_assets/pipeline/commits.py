@@ -28,7 +28,7 @@ from platform_assets.events.metadata import (
     watermark_metadata,
 )
 from platform_assets.events.sources import count_waiting, source_metadata
-from platform_assets.lineage import lineage_from_source, lineage_metadata, lineage_of_rejected, lineage_of_table
+from platform_assets.lineage import lineage_metadata, lineage_of_log, lineage_of_rejected, lineage_of_table
 from platform_assets.partitions import add_days, days_of
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.report import Report
@@ -55,7 +55,7 @@ def untold_tables(
     Returns the keys of what was told.
     """
     events = _Commits(instance, lake, pipeline)
-    for stream in pipeline.streams:
+    for stream in pipeline.logs:
         events.log(stream)
     for operator in pipeline.operators:
         events.tables_of(operator)
@@ -90,8 +90,7 @@ class _Commits:
         return {name: entry.value for name, entry in materialization.metadata.items()}
 
     def log(self, stream: Stream) -> None:
-        """The event log, what waits in its source, and its rejected rows."""
-        stream = stream.revisions
+        """The event log; of one that keeps what comes also what waits in its source, and its rejected rows."""
         uri, key = self._lake.log(stream), keys.log_key(stream)
         if self._untold(key, uri) is not None:
             before = self.last(key)
@@ -101,11 +100,13 @@ class _Commits:
             if since < newest <= since + _BATCHES:
                 new = batches_after(self._lake, stream, since)
                 batches |= {"first_batch": since + 1, "new_rows": sum(batch.rows_left for batch in new)}
-            self._materialized(key, table_metadata(uri, lineage_from_source(stream)) | batches)
+            self._materialized(key, table_metadata(uri, lineage_of_log(stream)) | batches)
+            if stream.revised:
+                return
             waits = source_metadata(self._lake, stream, count_waiting(self._lake, stream))
             observation = dg.AssetObservation(keys.source_key(stream), metadata={**waits, **_FROM_COMMITS})
             self._instance.report_runless_asset_event(observation)
-        if self._is_behind(keys.rejected_key(stream), [stream]):
+        if not stream.revised and self._is_behind(keys.rejected_key(stream), [stream]):
             numbers = rejected_numbers(self._batches_of(stream))
             self._materialized(
                 keys.rejected_key(stream),

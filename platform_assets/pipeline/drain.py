@@ -14,7 +14,7 @@ from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata, watermark_metadata
 from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
-from platform_assets.lineage import lineage_from_source, lineage_of_current, lineage_of_rejected, lineage_of_table
+from platform_assets.lineage import lineage_of_current, lineage_of_log, lineage_of_rejected, lineage_of_table
 from platform_assets.pipeline.checks import report_not_due
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
@@ -60,17 +60,18 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         stepped = [operator for operator in pipeline.operators if operator.name not in paused]
         report_deliveries(context.instance, where, pipeline, {**paused, **drained.waiting})
         new = {name: query.rows for name, query in drained.queries.items()}
+        for log in pipeline.logs:
+            yield dg.MaterializeResult(
+                asset_key=keys.log_key(log),
+                metadata={
+                    **table_metadata(where.log(log), lineage_of_log(log)),
+                    **watermark_metadata(where, log),
+                    "new_rows": new.get(ingest_query(pipeline, log), 0),
+                },
+            )
         for stream in pipeline.streams:
             left = source_metadata(where, stream, count_waiting(where, stream))
             context.log_event(dg.AssetObservation(keys.source_key(stream), metadata=left))
-            yield dg.MaterializeResult(
-                asset_key=keys.log_key(stream),
-                metadata={
-                    **table_metadata(where.log(stream.revisions), lineage_from_source(stream)),
-                    **watermark_metadata(where, stream),
-                    "new_rows": new.get(ingest_query(pipeline, stream), 0),
-                },
-            )
             yield dg.MaterializeResult(
                 asset_key=keys.rejected_key(stream), metadata=count_rejected(session, where, stream)
             )
@@ -111,26 +112,27 @@ def drain_step(pipeline: Pipeline) -> str:
 
 def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
     read = "A read of the log, counted here and never copied."
-    for stream in pipeline.streams:
-        log, columns = keys.log_key(stream), log_columns(stream)
+    for stream in pipeline.logs:
+        what = "Rows as revisions add them and take them back." if stream.revised else "Event log."
         yield asset_spec(
             pipeline,
-            log,
+            keys.log_key(stream),
             "event_log",
-            f"Event log. {stream.description}",
+            f"{what} {stream.description}",
             {"spark", "delta"},
-            [keys.source_key(stream)],
-            columns,
-            lineage_from_source(stream),
+            [keys.log_key(stream.revisions) if stream.revised else keys.source_key(stream)],
+            log_columns(stream),
+            lineage_of_log(stream),
         )
+    for stream in pipeline.streams:
         yield asset_spec(
             pipeline,
             keys.rejected_key(stream),
             "side_outputs",
             f"Rows that broke a rule, with payload and reasons. {read}",
             {"spark"},
-            [log],
-            columns,
+            [keys.log_key(stream.revisions)],
+            log_columns(stream),
             lineage_of_rejected(stream),
         )
     for operator in pipeline.operators:

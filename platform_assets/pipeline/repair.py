@@ -6,7 +6,7 @@ from pydantic import Field
 from platform_assets import keys
 from platform_assets.events.counts import count_late, count_rejected
 from platform_assets.events.metadata import table_metadata, watermark_metadata
-from platform_assets.lineage import lineage_from_source
+from platform_assets.lineage import lineage_of_log
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.tags import PIPELINE_TAG
 from platform_assets.texts.repair import as_markdown
@@ -53,9 +53,9 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
         context.add_output_metadata({"examined": repaired.examined, "repaired": repaired.repaired})
         context.log.info(f"{repaired.repaired} of {repaired.examined} rejected rows are repaired")
         changed = [stream for stream in pipeline.streams if stream.name in repaired.batches]
-        for stream in changed:
+        for stream in (each.revisions for each in changed):
             of_log = {
-                **table_metadata(where.log(stream), lineage_from_source(stream)),
+                **table_metadata(where.log(stream), lineage_of_log(stream)),
                 **watermark_metadata(where, stream),
             }
             context.log_event(dg.AssetMaterialization(keys.log_key(stream), metadata=of_log))

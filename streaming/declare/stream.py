@@ -53,7 +53,7 @@ class Stream:
     expression over the columns and `_origin` whose values can be ordered, such as `version` or `_origin.offset`; one
     that is not greater than what came before changes nothing. `deletes` is the condition of a row which says that its
     key is gone; it needs nothing but key and sequence. Operators then read rows as they are added and taken back, and
-    compute with those that stand.
+    compute with those that stand. `Debezium` tells `sequence` and `deletes` by itself.
 
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
@@ -80,6 +80,9 @@ class Stream:
     def __post_init__(self) -> None:
         check_folder("stream", self.name)
         settle(self, f"stream {self.name!r}")
+        if self.key and self.format.revisions is not None:
+            object.__setattr__(self, "sequence", self.sequence or self.format.revisions.sequence)
+            object.__setattr__(self, "deletes", self.deletes or self.format.revisions.deletes)
         if self.retention is not None and interval(self.retention) < timedelta(days=1):
             raise DeclarationError(
                 f"retention={self.retention!r} of stream {self.name!r} is shorter than a day, and whole days are "
@@ -231,6 +234,23 @@ class Stream:
         return _Revisions.of(self) if self.revised else self
 
     @property
+    def concerns(self) -> str:
+        """The SQL condition of the valid rows that are revisions; all of them where it is `true`."""
+        return "true" if self.format.revisions is None else self.format.revisions.concerns
+
+    @property
+    def exempt(self) -> str | None:
+        """The SQL condition of the rows that need neither an event time nor to keep a rule; None where all do."""
+        if not self.key or self.deletes is None:
+            return None
+        return f"({self.deletes})" if self.concerns == "true" else f"({self.deletes}) or not ({self.concerns})"
+
+    @property
+    def as_before(self) -> str:
+        """The column with the names of columns whose value was not sent, and is the one that stands; "" for none."""
+        return "" if self.format.revisions is None else self.format.revisions.as_before
+
+    @property
     def takes_back(self) -> bool:
         """True if rows of its log take back others, so that operators compute with those that stand."""
         return self.revised or self.source.takes_back
@@ -257,12 +277,15 @@ class _Revisions(Stream):
         """The revisions of a stream."""
         values = {each.name: getattr(stream, each.name) for each in fields(stream)}
         rules = stream.rules
-        if stream.deletes is not None:
+        if stream.exempt is not None:
             # Of a row that is gone nothing more is asked, but that it can be told whether it is.
             told = Rule("deletes", f"coalesce(({stream.deletes}), false) in (true, false)")
-            rules = (told, *(_unless(stream.deletes, rule) for rule in rules))
+            rules = (told, *(_unless(stream.exempt, rule) for rule in rules))
         known = " and ".join(f"`{name}` is not null" for name in stream.key)
-        own = (Rule("key", known), Rule("sequence", f"({stream.sequence}) is not null"))
+        sequence = f"({stream.sequence}) is not null"
+        if stream.concerns != "true":
+            known, sequence = (f"not ({stream.concerns}) or ({each})" for each in (known, sequence))
+        own = (Rule("key", known), Rule("sequence", sequence))
         return cls(**{**values, "rules": (*own, *rules)})
 
     def __post_init__(self) -> None:
@@ -273,9 +296,9 @@ class _Revisions(Stream):
         return False
 
 
-def _unless(deletes: str, rule: Rule) -> Rule:
-    """The rule of all rows but those that delete; conditions that rows have themselves are asked of all."""
-    return replace(rule, condition=f"({deletes}) or ({rule.condition})") if type(rule) is Rule else rule
+def _unless(exempt: str, rule: Rule) -> Rule:
+    """The rule of all rows that are not exempt; conditions that rows have themselves are asked of all."""
+    return replace(rule, condition=f"({exempt}) or ({rule.condition})") if type(rule) is Rule else rule
 
 
 def _upstream(stream: Stream) -> list[str]:

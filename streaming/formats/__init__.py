@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from streaming.formats.csv import Csv
     from streaming.formats.debezium import Debezium
     from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, added_types, arrow_types
-    from streaming.formats.format import TYPED, Format
+    from streaming.formats.format import TYPED, Format, Revisions
     from streaming.formats.json import Json
     from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO
     from streaming.formats.protobuf import Protobuf

@@ -31,13 +31,40 @@ from streaming.formats.debezium_json import (
     no_operation,
 )
 from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, arrow_types, decoded
-from streaming.formats.format import Format
+from streaming.formats.format import Format, Revisions
 from streaming.formats.json import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CHANGE, _HAS_ROW = "_change", "_has_row"
+
+
+def _told(*names: str) -> str:
+    """SQL for a number of the envelope's `source`, the first of those that is there."""
+    numbers = (f"try_cast(get_json_object({CHANGE_SOURCE}, '$.{name}') as bigint)" for name in names)
+    return f"coalesce({', '.join(numbers)})"
+
+
+_FILE = f"get_json_object({CHANGE_SOURCE}, '$.file')"
+_COMMITTED = f"get_json_object({CHANGE_SOURCE}, '$.commit_lsn')"
+_CHANGED = f"get_json_object({CHANGE_SOURCE}, '$.change_lsn')"
+_NUMBER = {
+    "postgresql": f"named_struct('at', {_told('lsn')}, 'file', '', 'position', 0L, 'row', 0L)",
+    "mysql": f"named_struct('at', 0L, 'file', {_FILE}, 'position', {_told('pos')}, "
+    f"'row', coalesce({_told('row')}, 0L))",
+    "sqlserver": f"named_struct('at', 0L, 'file', concat({_COMMITTED}, '/', coalesce({_CHANGED}, '')), "
+    f"'position', coalesce({_told('event_serial_no')}, 0L), 'row', 0L)",
+    "": f"named_struct('at', {_told('ts_ms')}, 'file', '', 'position', coalesce({_told('scn', 'ord')}, 0L), 'row', 0L)",
+}
+_NUMBER["mariadb"] = _NUMBER["mysql"]
+_PLACES = " ".join(f"when '{name}' then {number}" for name, number in _NUMBER.items() if name)
+_PLACE = f"(case get_json_object({CHANGE_SOURCE}, '$.connector') {_PLACES} else {_NUMBER['']} end)"
+_SEQUENCE = f"if({_PLACE}.at is null or {_PLACE}.file is null or {_PLACE}.position is null, null, {_PLACE})"
+"""The place of a change in the database's own log, as each connector tells it, else the time of the change.
+
+The fields of `source` are those of Debezium's documentation of each connector.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +90,10 @@ class Debezium(Format):
     without payload, is a row whose columns are null but for `change_at`, the record's time in Kafka: leave it out of
     what is counted by `where="change_op is not null"`.
 
+    A stream with a `key` needs neither `sequence` nor `deletes`: a change has a place in the database's own log (`lsn`;
+    of MySQL `file`, `pos` and `row`; of SQL Server `commit_lsn` and `change_lsn`; else `ts_ms`), tombstones are left
+    out, and a column in `change_unavailable` keeps the value that stands.
+
     Raises:
         DeclarationError: the envelope has no row, or the row a column of a name that is added.
     """
@@ -85,6 +116,11 @@ class Debezium(Format):
                 raise DeclarationError(
                     f"column {added.name!r} of the row is one that Debezium adds", "rename it.", column=added.name
                 )
+
+    @property
+    def revisions(self) -> Revisions:
+        """The order of changes by their place in the database's log; a delete; a tombstone concerns no row."""
+        return Revisions(_SEQUENCE, f"{CHANGE_OP} = 'd'", f"{CHANGE_OP} is not null", CHANGE_UNAVAILABLE)
 
     @cached_property
     def _row(self) -> tuple[sql.Column, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, sql
@@ -20,6 +21,20 @@ TYPED = "_typed"
 """The column that a source may add: true for a payload that Spark has written as JSON of typed columns."""
 
 
+@dataclass(frozen=True)
+class Revisions:
+    """The parts of a stream with a key that a format tells by itself, as SQL over its columns.
+
+    `sequence` and `deletes` as a stream has them. A payload for which `concerns` is false is about no row. `as_before`
+    is a column of names of columns: their value was not sent, and is the one that stands.
+    """
+
+    sequence: str
+    deletes: str
+    concerns: str
+    as_before: str
+
+
 class Format(ABC):
     """The way in which a payload becomes columns."""
 
@@ -27,6 +42,11 @@ class Format(ABC):
     @abstractmethod
     def columns(self) -> tuple[sql.Column, ...]:
         """The declared columns, in order; none begins with `_`."""
+
+    @property
+    def revisions(self) -> Revisions | None:
+        """The parts of revisions that it tells by itself; None for a format that knows of rows alone."""
+        return None
 
     @property
     def decoder(self) -> Decoder | None:

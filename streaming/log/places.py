@@ -84,8 +84,8 @@ def computed(parsed: DataFrame, stream: Stream) -> DataFrame:
     }
     if stream.clock.moved_by is not None:
         expressions[_key("clock")] = F.expr(stream.clock.moved_by)
-    if stream.deletes is not None:
-        expressions[_key("deletes")] = F.expr(stream.deletes)
+    if stream.exempt is not None:
+        expressions[_key("deletes")] = F.expr(stream.exempt)
     return frame.select(*(column.alias(key) for key, column in expressions.items()))
 
 
@@ -147,8 +147,8 @@ def _parts(stream: Stream, schema: StructType, counts: Mapping[str, OperatorCoun
             parts.append(Place("rule", rule.name, rule.condition, _reason(found[_key("rule", rule.name)]), after=True))
     if stream.clock.moved_by is not None:
         parts.append(Place("clock", "", stream.clock.moved_by, _reason(found[_key("clock")])))
-    if stream.deletes is not None:
-        parts.append(Place("deletes", "", stream.deletes, _reason(found[_key("deletes")])))
+    if stream.exempt is not None:
+        parts.append(Place("deletes", "", stream.exempt, _reason(found[_key("deletes")])))
     parts.append(Place("time of a row", "", reason=_reason(found[_key("time of a row")])))
     if stream.source.partitioned:
         parts.append(Place("source partition", "", reason=_reason(found[_key("source partition")])))

@@ -209,16 +209,16 @@ class RowValidator:
 
 
 def _needs_time(stream: Stream) -> Column:
-    """True for the rows that must have an event time: all but those that delete."""
-    if stream.deletes is None:
+    """True for the rows that must have an event time."""
+    if stream.exempt is None:
         return F.lit(True)
-    return ~F.coalesce(guarded(F.expr(stream.deletes), _BESIDE)["value"], F.lit(False))
+    return ~F.coalesce(guarded(F.expr(stream.exempt), _BESIDE)["value"], F.lit(False))
 
 
 def _day_of(stream: Stream) -> Column:
     """The day of a valid row: of one that needs no event time the day on which it came."""
     day = F.to_date(stream.event_time)
-    return day if stream.deletes is None else F.coalesce(day, F.to_date(INGESTED_AT))
+    return day if stream.exempt is None else F.coalesce(day, F.to_date(INGESTED_AT))
 
 
 def broken(rule: Rule) -> Column:
@@ -247,8 +247,8 @@ def check_expressions(stream: Stream, parsed: DataFrame) -> None:
         _check_expression(f"rule {rule.name!r} {of}", rule.condition, frame, is_condition=True)
     if stream.clock.moved_by is not None:
         _check_expression(f"the clock {of}", stream.clock.moved_by, frame, is_condition=True)
-    if stream.deletes is not None:
-        _check_expression(f"deletes {of}", stream.deletes, frame, is_condition=True)
+    if stream.exempt is not None:
+        _check_expression(f"deletes {of}", stream.exempt, frame, is_condition=True)
 
 
 def _check_expression(what: str, expression: str, frame: DataFrame, *, is_condition: bool = False) -> None:

@@ -185,7 +185,7 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
 
 
 def _cut_changes(lake: Lake, pipeline: Pipeline, name: str, stream: Stream) -> list[SavedTable]:
-    """What stands of a stream with a key, with a copy, then its changes, which are no older; nothing before the first.
+    """The table of what stands of a stream with a key, and a copy of it, then its changes, which are no older.
 
     Both are behind the log of what came, from which the next step goes on.
     """

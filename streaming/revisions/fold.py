@@ -16,11 +16,9 @@ from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, computes_as_s
 from streaming.keyed import DUE, HASH, BucketFile, OpenBucket, StoredState
 from streaming.tables import TaskFile, TaskFiles
 
-SEQUENCE, DELETES, ADDED = "_sequence", "_deletes", "_added"
-"""Of a revision its place among those of its key, whether it says that the key is gone, and what identifies its row.
-
-`_added` of a key that is gone is null.
-"""
+SEQUENCE, DELETES, ADDED, CONCERNS = "_sequence", "_deletes", "_added", "_concerns"
+"""The place of a revision among those of its key, whether it says that the key is gone, what identifies its row, and
+whether it concerns a row at all. `_added` of a key that is gone is null."""
 REPORT = "report"
 _MICROS_A_DAY = 86_400_000_000
 
@@ -29,10 +27,11 @@ _MICROS_A_DAY = 86_400_000_000
 class Counts:
     """The revisions of a batch by what became of them, and the rows that were taken back.
 
-    Each revision has `added` a row, has `deleted` its key, was `superseded` by one that came before it and is newer, or
-    was `passed` over, as another of the same batch is newer.
+    Each revision has `added` a row, has `deleted` its key, was `superseded` by one that came before it and is newer,
+    was `passed` over, as another of the same batch is newer, or was `ignored`, as it concerns no row.
     """
 
+    ignored: int = 0
     added: int = 0
     deleted: int = 0
     superseded: int = 0
@@ -55,7 +54,7 @@ class Counts:
     @property
     def revisions(self) -> int:
         """All of them."""
-        return self.added + self.deleted + self.superseded + self.passed
+        return self.ignored + self.added + self.deleted + self.superseded + self.passed
 
     @property
     def rows(self) -> int:
@@ -64,7 +63,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StoredRevision:
     """The newest revision of a key: its `sequence`, its `place` in what is stored, and whether its key is gone."""
 
     sequence: Any
@@ -74,49 +73,57 @@ class Standing:
 
 @dataclass(frozen=True)
 class Revised:
-    """The outcome for some keys, by the places of revisions: `added` and `newest` ones, and of each key its standing
-    row that is `taken_back`, by (revision, place of the row)."""
+    """The outcome for some keys, by the places of revisions and of what is stored.
 
-    added: list[int] = field(default_factory=list)
-    newest: list[int] = field(default_factory=list)
+    `accepted`: of each key that changes the revisions that were newer when they came, in order, the newest the last.
+    `replaced`: of each of these the place of what is stored of the key, None for nothing. `taken_back`: the places of
+    rows that stand no more, each with that of the revision which takes it back.
+    """
+
+    accepted: list[list[int]] = field(default_factory=list)
+    replaced: list[int | None] = field(default_factory=list)
     taken_back: list[tuple[int, int]] = field(default_factory=list)
-    replaced: list[int] = field(default_factory=list)
-    """The places of what is stored that `newest` takes the place of."""
+
+    @property
+    def newest(self) -> list[int]:
+        """The newest revision of each key that changes."""
+        return [places[-1] for places in self.accepted]
 
 
 def revise(
     keys: Sequence[tuple[Any, ...]],
     sequences: Sequence[Any],
     deletes: Sequence[bool],
-    standing: Mapping[tuple[Any, ...], Standing],
+    standing: Mapping[tuple[Any, ...], StoredRevision],
 ) -> tuple[Revised, Counts]:
     """Fold the revisions of one batch, those of each key together and in the order in which they came.
 
     The greatest sequence wins, of equal ones the first; only what is new after the whole batch is told.
     """
-    revised, superseded, passed, deleted = Revised(), 0, 0, 0
+    revised, superseded, passed, added, deleted = Revised(), 0, 0, 0, 0
     for key, places in groupby(range(len(keys)), keys.__getitem__):
         before = standing.get(key)
-        newest: int | None = None
+        accepted: list[int] = []
         sequence = None if before is None else before.sequence
         for place in places:
-            if (before is None and newest is None) or is_less(sequence, sequences[place]):
-                passed += newest is not None
-                newest, sequence = place, sequences[place]
+            if (before is None and not accepted) or is_less(sequence, sequences[place]):
+                accepted.append(place)
+                sequence = sequences[place]
             else:
                 superseded += 1
-        if newest is None:
+        if not accepted:
             continue
-        revised.newest.append(newest)
+        newest = accepted[-1]
+        passed += len(accepted) - 1
+        revised.accepted.append(accepted)
+        revised.replaced.append(None if before is None else before.place)
         if deletes[newest]:
             deleted += 1
         else:
-            revised.added.append(newest)
-        if before is not None:
-            revised.replaced.append(before.place)
-            if not before.is_gone:
-                revised.taken_back.append((newest, before.place))
-    return revised, Counts(len(revised.added), deleted, superseded, passed, len(revised.taken_back))
+            added += 1
+        if before is not None and not before.is_gone:
+            revised.taken_back.append((before.place, newest))
+    return revised, Counts(0, added, deleted, superseded, passed, len(revised.taken_back))
 
 
 @dataclass(frozen=True)
@@ -152,13 +159,18 @@ class RevisionReport:
 class WriteRevisions:
     """Fold the revisions of a partition; write what follows to the log of changes at `uri`, and what stands after it.
 
-    The rows of a partition have `_hash`, `_batch`, `_sequence`, `_deletes`, `_added`, the columns of the log of
-    revisions, and are in the order of their hashes, keys and places; a row without `_batch` stands for its bucket.
+    The rows of a partition have `_hash`, `_batch`, `_sequence`, `_deletes`, `_added`, `_concerns`, the columns of the
+    log of revisions, and are in the order of their hashes, keys and places. One without `_batch` stands for its bucket.
+
+    `as_before` is as that of the stream; `made_of` has the columns that each column is made of, itself among them: one
+    that is made of a column whose value was not sent has the value that stands.
     """
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
     event_time: str
+    as_before: str
+    made_of: Mapping[str, frozenset[str]]
     uri: str
     changes: pa.Schema
     standing: StoredState
@@ -181,6 +193,9 @@ class _Writing:
     def report(self, rows: pa.Table) -> RevisionReport:
         """The report, once all files are written."""
         stored = self._of.standing
+        is_ignored = pc.fill_null(pc.invert(rows[CONCERNS]), False)
+        self._report += RevisionReport(counts=Counts(ignored=pc.sum(is_ignored).as_py() or 0))
+        rows = rows.filter(pc.invert(is_ignored))
         buckets = stored.buckets.of(rows[HASH].to_numpy())
         for bucket in dict.fromkeys(buckets.tolist()):
             of_bucket = rows.filter(pa.array(buckets == bucket))
@@ -196,19 +211,38 @@ class _Writing:
         deletes = pc.fill_null(came[DELETES], False).to_pylist()
         revised, counts = revise(keys, python_values(came[SEQUENCE]), deletes, _standing(bucket, came, of.key))
         self._report += RevisionReport(counts=counts)
-        if not revised.newest and number not in of.standing.visited:
+        if not revised.accepted and number not in of.standing.visited:
             return
-        self._write_changes(came, before, revised)
-        for place in revised.replaced:
-            bucket.take(place)
-        self._write_standing(number, bucket, came.take(pa.array(revised.newest, pa.int64())))
-
-    def _write_changes(self, came: pa.Table, before: pa.Table, revised: Revised) -> None:
-        causes, places = zip(*revised.taken_back, strict=True) if revised.taken_back else ((), ())
-        added = came.take(pa.array(revised.added, pa.int64()))
-        taken = before.take(pa.array(places, pa.int64()))
+        newest = came.take(pa.array(revised.newest, pa.int64()))
+        if of.as_before and newest[of.as_before].null_count < len(newest):
+            newest = self._completed(newest, came, before, revised, deletes)
+        added = newest.filter(pc.invert(pc.fill_null(newest[DELETES], False)))
         self._put(added, added, 1)
-        self._put(taken, came.take(pa.array(causes, pa.int64())), -1)
+        places, causes = zip(*revised.taken_back, strict=True) if revised.taken_back else ((), ())
+        self._put(before.take(pa.array(places, pa.int64())), came.take(pa.array(causes, pa.int64())), -1)
+        for place in revised.replaced:
+            if place is not None:
+                bucket.take(place)
+        self._write_standing(number, bucket, newest)
+
+    def _completed(
+        self, newest: pa.Table, came: pa.Table, before: pa.Table, revised: Revised, deletes: Sequence[bool]
+    ) -> pa.Table:
+        """The newest revisions with the values that were not sent, as they stood before."""
+        unsent = [frozenset(names or ()) for names in came[self._of.as_before].to_pylist()]
+        for place, name in enumerate(newest.column_names):
+            made_of = self._of.made_of.get(name, frozenset())
+            is_unsent = [bool(made_of & names) for names in unsent]
+            if not any(is_unsent[each] for each in revised.newest):
+                continue
+            sources = [
+                _source(accepted, stored, is_unsent, deletes)
+                for accepted, stored in zip(revised.accepted, revised.replaced, strict=True)
+            ]
+            both = pa.concat_tables([came.select([name]), before.select([name]).cast(came.select([name]).schema)])
+            values = both.combine_chunks()[name].take(pa.array(sources, pa.int64()))
+            newest = newest.set_column(place, newest.schema.field(place), values)
+        return newest
 
     def _put(self, rows: pa.Table, causes: pa.Table, sign: int) -> None:
         """Write rows with their `sign`, each with the revision that is its cause."""
@@ -259,8 +293,23 @@ class _Writing:
 _FIELDS = ("path", "size", "rows", "day", "statistics")
 
 
-def _standing(bucket: OpenBucket, came: pa.Table, key: Sequence[str]) -> dict[tuple[Any, ...], Standing]:
-    """What is stored of the keys that came."""
+def _source(
+    accepted: Sequence[int], stored: int | None, is_unsent: Sequence[bool], deletes: Sequence[bool]
+) -> int | None:
+    """The place that has the newest value which was sent: of a revision, or behind all of these of what is stored.
+
+    None where there is none since the key was last gone.
+    """
+    for place in reversed(accepted):
+        if deletes[place]:
+            return None
+        if not is_unsent[place]:
+            return place
+    return None if stored is None else len(is_unsent) + stored
+
+
+def _standing(bucket: OpenBucket, came: pa.Table, key: Sequence[str]) -> dict[tuple[Any, ...], StoredRevision]:
+    """The stored revision of each key that came and has one."""
     if not len(came) or not len(bucket.rows):
         return {}
     places = bucket.places(came[HASH].to_numpy())
@@ -268,7 +317,7 @@ def _standing(bucket: OpenBucket, came: pa.Table, key: Sequence[str]) -> dict[tu
     keys = zip(*(python_values(found[name]) for name in key), strict=True)
     gone = pc.is_null(found[ADDED]).to_pylist()
     stored = zip(python_values(found[SEQUENCE]), places.tolist(), gone, strict=True)
-    return {values: Standing(*each) for values, each in zip(keys, stored, strict=True)}
+    return {values: StoredRevision(*each) for values, each in zip(keys, stored, strict=True)}
 
 
 def _signed(origins: pa.ChunkedArray, type_: pa.StructType, sign: int, added: pa.ChunkedArray) -> pa.StructArray:

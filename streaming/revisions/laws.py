@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import BATCH, ORIGIN
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import valid
+from streaming.log import inputs_of, valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
 from streaming.revisions.steps import followed_by, net, standing_rows
@@ -69,8 +69,27 @@ def _one_clock(stream: Stream, came: LogAtVersion, changes: LogAtVersion) -> Fin
 
 def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
     """The newest of the revisions of each key, without those that say that their key is gone."""
-    of_key = SortedBy.partitionBy(*(f"`{name}`" for name in stream.key))
-    order = [F.expr(f"({stream.sequence}\n)").desc(), F.col(BATCH).asc(), stream.source.order_of(F.col(ORIGIN)).asc()]
-    newest = revisions.withColumn("_newest", F.row_number().over(of_key.orderBy(*order))).where("_newest = 1")
+    keys = [f"`{name}`" for name in stream.key]
+    sequence, place = F.expr(f"({stream.sequence}\n)"), stream.source.order_of(F.col(ORIGIN))
     gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
-    return newest.where(~gone)
+    of_rows = revisions.where(F.expr(stream.concerns)).withColumn("_gone", gone)
+    # Of two with one sequence the first one stands, so it comes last.
+    rising = (sequence.asc(), F.col(BATCH).desc(), place.desc())
+    if stream.as_before:
+        times_gone = F.count_if("_gone").over(SortedBy.partitionBy(*keys).orderBy(*rising))
+        of_rows = of_rows.withColumn("_times_gone", times_gone)
+        since = SortedBy.partitionBy(*keys, "_times_gone").orderBy(*rising)
+        unsent = F.coalesce(F.col(stream.as_before), F.array().cast("array<string>"))
+        made_of = inputs_of(stream)
+        values = {
+            name: F.last(
+                F.when(~F.arrays_overlap(unsent, F.array(*map(F.lit, sorted(made_of[name])))), F.struct(f"`{name}`")),
+                ignorenulls=True,
+            ).over(since)[name]
+            for name in stream.columns
+            if name not in stream.key and name != stream.as_before
+        }
+        of_rows = of_rows.withColumns(values)
+    falling = SortedBy.partitionBy(*keys).orderBy(sequence.desc(), F.col(BATCH).asc(), place.asc())
+    newest = of_rows.withColumn("_newest", F.row_number().over(falling)).where("_newest = 1")
+    return newest.where(~F.col("_gone"))

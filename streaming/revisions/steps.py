@@ -33,13 +33,14 @@ from streaming.log import (
     batches_after,
     commit_batch,
     head,
+    inputs_of,
     log_schema,
     operator_columns,
     read_log,
     valid,
 )
 from streaming.operators import StateCleaner
-from streaming.revisions.fold import ADDED, DELETES, REPORT, SEQUENCE, Counts, RevisionReport, WriteRevisions
+from streaming.revisions.fold import ADDED, CONCERNS, DELETES, REPORT, SEQUENCE, Counts, RevisionReport, WriteRevisions
 from streaming.tables import delta
 
 _THROUGH, _DECLARED = "through", "declared"
@@ -62,6 +63,8 @@ class Revising:
         self._came = LogFiles(lake, stream.revisions)
         self._schema = log_schema(spark, stream)
         self._cleaner = StateCleaner()
+        self._is_wide = False
+        """True once both tables have all columns that are declared."""
 
     def follow(self, now: datetime) -> Batch | None:
         """Follow every batch that came; returns the newest batch of the changes, None where there is none yet.
@@ -110,6 +113,8 @@ class Revising:
             stream.key,
             stream.columns,
             stream.event_time,
+            stream.as_before,
+            inputs_of(stream) if stream.as_before else {},
             self._lake.log(stream),
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,
@@ -135,6 +140,7 @@ class Revising:
 
     def _created(self) -> tuple[DeltaTable, DeltaTable]:
         lake, stream = self._lake, self._stream
+        stored = from_arrow_schema(self._stored, prefer_timestamp_ntz=True)
         changes = delta.create(
             lake.log(stream),
             self._schema,
@@ -146,11 +152,16 @@ class Revising:
         )
         standing = delta.create(
             lake.standing(stream),
-            from_arrow_schema(self._stored, prefer_timestamp_ntz=True),
+            stored,
             append_only=False,
             description=f"The newest revision of each key of {stream.name}; of one that is gone its sequence",
             partition_by=(),
         )
+        if not self._is_wide:
+            delta.widen(lake.log(stream), self._schema)
+            delta.widen(lake.standing(stream), stored)
+            self._is_wide = True
+            return delta.opened(lake.log(stream)), delta.opened(lake.standing(stream))
         return changes, standing
 
     @property
@@ -189,6 +200,7 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
         _sequence(stream),
         deletes.alias(DELETES),
         identity.alias(ADDED),
+        F.coalesce(F.expr(stream.concerns), F.lit(False)).alias(CONCERNS),
         stream.source.order_of(origin).alias(_PLACE),
         *(f"`{name}`" for name in stream.columns),
         ORIGIN,

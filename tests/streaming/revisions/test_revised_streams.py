@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg
+from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Selected, Stream, Tumbling, Windowed, agg
 from streaming.audit.laws import audit
+from streaming.base import ChangedDeclaration, DeclarationError
 from streaming.log import head, read_log
+from streaming.reading.selection import Choice
+from streaming.reading.stored import stored_rows
+from streaming.revisions.steps import rows_now
+from streaming.tables import storage
 from tests.support.instants import NOW, at
 from tests.support.runs import read_current, run
 from tidemark.testing import correct
 
+COLUMNS = "order_id string, version bigint, at timestamp, country string, amount decimal(10,2), op string"
 ORDERS = Stream(
     name="orders",
     source=Files("landing/orders"),
-    format=Json("order_id string, version bigint, at timestamp, country string, amount decimal(10,2), op string"),
+    format=Json(COLUMNS),
     event_time="at",
     clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
     key=("order_id",),
@@ -115,3 +122,69 @@ def test_a_row_without_key_or_sequence_is_rejected_with_the_reason(spark: SparkS
         ["sequence: not ((version) is not null)"],
     ]
     assert len(changes(spark, lake)) == 1
+
+
+def test_what_came_changes_and_rows_that_stand_are_shown(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [order("b", 1, 5, "DE", 10), order("a", 1, 20, "DE", 7)])
+    run(spark, lake, PIPELINE, [order("b", 2, 5, "DE", 12), order("a", 2, None, None, None, "d")])
+    shown = {
+        what: Choice(rows).table().num_rows
+        for what in ("log", "changes", "rows", "rejected")
+        if (rows := stored_rows(lake, PIPELINE, BY_MINUTE, what)) is not None
+    }
+    assert shown == {"log": 4, "changes": 5, "rows": 1, "rejected": 0}
+    stood = rows_now(spark, lake.as_of({"orders": 0}), ORDERS).collect()
+    assert [(row["order_id"], row["version"]) for row in stood] == [("a", 1), ("b", 1)]
+    assert [(row["order_id"], row["version"]) for row in rows_now(spark, lake, ORDERS).collect()] == [("b", 2)]
+
+
+def test_another_key_is_refused_and_the_way_out_makes_the_changes_anew(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)])
+    other = replace(ORDERS, key=("order_id", "country"))
+    pipeline = Pipeline(other, (replace(BY_MINUTE, of=other),))
+    with pytest.raises(ChangedDeclaration, match="Give the old declaration back"):
+        run(spark, lake, pipeline)
+    for uri in (lake.log(ORDERS), lake.batches(ORDERS), lake.standing(ORDERS)):
+        storage.remove_folder(uri)
+    run(spark, lake, pipeline)
+    assert changes(spark, lake, other) == [(0, 1, "a", 1, 10.0)]
+
+
+def test_what_stands_is_made_anew_from_the_log_when_it_is_lost(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)])
+    run(spark, lake, PIPELINE, [order("a", 2, 5, "DE", 11)])
+    storage.remove_folder(lake.standing(ORDERS))
+    run(spark, lake, PIPELINE, [order("a", 3, 5, "DE", 12)])
+    assert [each[1:4] for each in changes(spark, lake)[-2:]] == [(-1, "a", 2), (1, "a", 3)]
+    assert broken(spark, lake) == []
+
+
+def test_a_column_that_is_added_later_is_null_in_what_stood_before(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)])
+    wider = replace(ORDERS, format=Json(f"{COLUMNS}, note string"))
+    pipeline = Pipeline(wider, (replace(BY_MINUTE, of=wider),))
+    run(spark, lake, pipeline, [{**order("a", 2, 5, "DE", 11), "note": "new"}])
+    notes = read_log(spark, lake, wider).selectExpr("_origin.change", "note").where("_batch = 1").collect()
+    assert sorted((row[0], row[1]) for row in notes) == [(-1, None), (1, "new")]
+    assert broken(spark, lake, pipeline) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "refusal"),
+    [
+        ({"key": (), "sequence": "version", "deletes": None}, "has no key"),
+        ({"sequence": None}, "which of two revisions is the newer one"),
+        ({"key": ("nobody",)}, "no column"),
+        ({"retention": "400 days"}, "would drop rows that stand"),
+        ({"sequence": "nobody + 1"}, "nobody"),
+    ],
+)
+def test_a_key_by_which_nothing_stands_is_refused(changed: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(DeclarationError, match=refusal):
+        replace(ORDERS, **changed)
+
+
+def test_whoever_takes_each_row_for_one_that_stands_is_refused() -> None:
+    chosen = Selected("chosen", ORDERS, select={"order_id": "order_id"})
+    with pytest.raises(DeclarationError, match="rows are taken back"):
+        Pipeline(ORDERS, (chosen,))

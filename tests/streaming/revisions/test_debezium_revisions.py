@@ -1,0 +1,134 @@
+"""Change events of databases as revisions: what the envelopes say is enough, but for the key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import BoundedOutOfOrderness, Debezium, Files, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg
+from streaming.audit.laws import audit
+from streaming.log import read_log
+from streaming.revisions.steps import rows_now
+from tests.support.instants import at, ms
+from tests.support.runs import run
+
+ROWS = Stream(
+    name="accounts",
+    source=Files("landing/accounts"),
+    format=Debezium(Json("id bigint not null, owner string, notes string, at_ms bigint")),
+    derived={"at": "timestamp_millis(at_ms)", "length": "length(notes)"},
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
+    key=("id",),
+)
+BY_MINUTE = Windowed("by_minute", ROWS, Tumbling("1 minute"), {"accounts": agg.count()})
+PIPELINE = Pipeline(ROWS, (BY_MINUTE,))
+UNAVAILABLE = "__debezium_unavailable_value"
+
+
+def envelope(
+    op: str, lsn: int, seconds: float, before: dict[str, Any] | None, after: dict[str, Any] | None, **source: Any
+) -> dict[str, Any]:
+    told = {"connector": "postgresql", "lsn": lsn, "ts_ms": ms(at(seconds)), "db": "bank", "table": "accounts"}
+    return {"before": before, "after": after, "op": op, "ts_ms": ms(at(seconds)), "source": {**told, **source}}
+
+
+def row(number: int, owner: str | None, notes: str | None, seconds: float = 5) -> dict[str, Any]:
+    return {"id": number, "owner": owner, "notes": notes, "at_ms": ms(at(seconds))}
+
+
+def stands(spark: SparkSession, lake: Lake, stream: Stream = ROWS) -> list[tuple[Any, ...]]:
+    return [tuple(each) for each in rows_now(spark, lake, stream).select("id", "owner", "notes", "length").collect()]
+
+
+def test_a_large_value_that_was_not_sent_is_the_one_that_stands(spark: SparkSession, lake: Lake) -> None:
+    """
+    lsn 10  c  1 ann  a long text       20  u  1 bea  (notes unchanged)       30  u  1 eve  (notes unchanged)
+    lsn 40  d  1                        50  c  1 ann  (notes not sent)
+    """
+    run(spark, lake, PIPELINE, [envelope("c", 10, 5, None, row(1, "ann", "a long text"))])
+    run(
+        spark,
+        lake,
+        PIPELINE,
+        [
+            envelope("u", 20, 6, None, row(1, "bea", UNAVAILABLE)),
+            envelope("u", 30, 7, None, row(1, "eve", UNAVAILABLE)),
+        ],
+    )
+    assert stands(spark, lake) == [(1, "eve", "a long text", 11)]
+    assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+    run(spark, lake, PIPELINE, [envelope("d", 40, 8, {"id": 1}, None)])
+    run(spark, lake, PIPELINE, [envelope("c", 50, 9, None, row(1, "ann", UNAVAILABLE))])
+    assert stands(spark, lake) == [(1, "ann", None, None)]
+    assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+
+
+def test_a_snapshot_that_is_read_again_beside_live_changes_changes_nothing_that_is_newer(
+    spark: SparkSession, lake: Lake
+) -> None:
+    live = [envelope("c", 10, 5, None, row(1, "ann", "x")), envelope("u", 30, 6, None, row(1, "eve", "y"))]
+    run(spark, lake, PIPELINE, live)
+    # The snapshot saw the table as it was at 20, and reads a row that nobody has told before.
+    again = [
+        envelope("r", 20, 9, None, row(1, "ann", "x"), snapshot="incremental"),
+        envelope("r", 20, 9, None, row(2, "bob", "z"), snapshot="incremental"),
+    ]
+    run(spark, lake, PIPELINE, again)
+    # The connector has died, and sends what it had sent.
+    run(spark, lake, PIPELINE, live)
+    assert stands(spark, lake) == [(1, "eve", "y", 1), (2, "bob", "z", 1)]
+    assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+
+
+def test_a_tombstone_is_no_defect_and_no_revision_and_a_delete_needs_the_key_alone(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, PIPELINE, [envelope("c", 10, 5, None, row(1, "ann", "x"))])
+    run(spark, lake, PIPELINE, [envelope("d", 20, 6, {"id": 1}, None), {"schema": None, "payload": None}])
+    log = read_log(spark, lake, ROWS.revisions).where("_origin is not null")
+    assert log.where("_rejected is not null").select("_rejected").collect() == []
+    assert stands(spark, lake) == []
+    assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ({"connector": "postgresql", "lsn": 9}, {"connector": "postgresql", "lsn": 10}),
+        (
+            {"connector": "mysql", "file": "binlog.000002", "pos": 900, "row": 1},
+            {"connector": "mysql", "file": "binlog.000003", "pos": 4, "row": 0},
+        ),
+        (
+            {"connector": "mysql", "file": "binlog.000003", "pos": 4, "row": 0},
+            {"connector": "mysql", "file": "binlog.000003", "pos": 4, "row": 1},
+        ),
+        (
+            {"connector": "sqlserver", "commit_lsn": "00000027:00000ac0:0002", "change_lsn": "00000027:00000ab8:0002"},
+            {"connector": "sqlserver", "commit_lsn": "00000027:00000ad8:0002", "change_lsn": "00000027:00000ac0:0001"},
+        ),
+        ({"connector": "mongodb", "ts_ms": 1, "ord": 1}, {"connector": "mongodb", "ts_ms": 1, "ord": 2}),
+    ],
+    ids=["postgresql", "mysql", "a statement of mysql", "sqlserver", "mongodb"],
+)
+def test_a_change_has_its_place_in_the_log_of_its_database(
+    spark: SparkSession, older: dict[str, Any], newer: dict[str, Any]
+) -> None:
+    sequence = ROWS.sequence
+    texts = spark.createDataFrame([(json.dumps(older), json.dumps(newer))], "older string, newer string")
+    first, second = (f"({sequence})".replace("change_source", name) for name in ("older", "newer"))
+    found = texts.selectExpr(f"{first} < {second}", f"{second} < {first}").first()
+    assert found is not None and tuple(found) == (True, False)
+
+
+def test_a_change_without_its_place_is_rejected_and_told(spark: SparkSession, lake: Lake) -> None:
+    lost = envelope("c", 10, 5, None, row(1, "ann", "x"))
+    del lost["source"]["lsn"]
+    run(spark, lake, PIPELINE, [lost, envelope("c", 11, 5, None, row(2, "bob", "y"))])
+    (rejected,) = read_log(spark, lake, ROWS.revisions).where("_rejected is not null").collect()
+    assert rejected["_rejected"][0].startswith("sequence: ")
+    assert stands(spark, lake) == [(2, "bob", "y", 1)]

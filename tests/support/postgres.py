@@ -33,7 +33,8 @@ def server() -> Iterator[Server]:
     # In a folder that the account may enter.
     folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
     folder.chmod(0o755)
-    started = Server(folder)
+    # Its log tells every change of a table to those who ask for it.
+    started = Server(folder, {"wal_level": "logical"})
     try:
         with starting("Postgres"):
             started.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import date
+from datetime import date, timedelta
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +20,7 @@ from quality.find import (
 from quality.pins import Pin, Pins
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
-from streaming.declare import Operator, Pipeline, Stream
+from streaming.declare import Operator, OverWindows, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.operators import runtime_of
 from streaming.tables import delta
@@ -90,6 +90,9 @@ def reasons_to_close(
     wanted = None if days is None else set(days)
     for operator in (each for each in pipeline.backfilled if each in operators_read(pipeline, reads)):
         reasons += _uncorrected(spark, lake, pipeline, operator, pins, wanted)
+    if lake.cut is None:
+        for operator, reach in _followed(operators_read(pipeline, reads)).items():
+            reasons += _uncorrected_upstream(spark, lake, operator, reach, wanted)
     return reasons
 
 
@@ -169,6 +172,33 @@ def _rebuilt(pin: Pin) -> list[Reason]:
         return []
     text = f"{pin.table} is another table than the one that was pinned as version {pin.version}; pin and judge again"
     return [Reason("moved", pin.table, pin.version, None, None, text)]
+
+
+def _followed(operators: Iterable[Operator]) -> dict[Operator, timedelta]:
+    """The operators of which these follow what is current, however far away, and how far windows reach on the way."""
+    found: dict[Operator, timedelta] = {}
+    for operator in operators:
+        reach = operator.window.reach if isinstance(operator, OverWindows) else timedelta()
+        upstream = [of for stream in operator.reads if stream.source.takes_back for of, _ in stream.source.follows]
+        for of, further in (*((of, timedelta()) for of in upstream), *_followed(upstream).items()):
+            found[of] = max(found.get(of, timedelta()), reach + further)
+    return found
+
+
+def _uncorrected_upstream(
+    spark: SparkSession, lake: Lake, operator: Operator, reach: timedelta, days: set[date] | None
+) -> Iterator[Reason]:
+    """The days that are due of an operator which is followed, and that a number of the `days` may be made of."""
+    for entry in runtime_of(operator, lake).plan(spark):
+        if days is None or any(day - reach <= entry.day <= day + reach for day in days):
+            table = table_name(lake, lake.corrections(operator))
+            text = (
+                f"{entry.day} has {entry.late_pairs} late rows in {operator.name}, which is followed, and whose "
+                f"correction would change what is reported; run `tidemark correct {operator.folder} --day {entry.day}`,"
+                " then the pipelines that follow it"
+            )
+            version = delta.version_of(lake.corrections(operator))
+            yield Reason("uncorrected", table, version, None, str(entry.late_pairs), text)
 
 
 def _uncorrected(

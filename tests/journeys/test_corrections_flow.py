@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from quality import pin, reasons_to_close
 from streaming import (
     BoundedOutOfOrderness,
     Delivery,
@@ -131,6 +132,31 @@ def broken(spark: SparkSession, lake: Lake) -> list[str]:
 
 
 @pytest.mark.long
+def test_the_gate_of_the_last_view_waits_for_a_correction_that_is_due_at_the_first(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """09:00 an order · 11:00 closes the first hour at every level · an order of 09:00 comes late · it is corrected."""
+    pass_through(spark, lake, [order("NL", 5, 10), order("NL", 2 * 3600, 1)])
+
+    def due() -> list[str]:
+        """The reasons against the report of the first day."""
+        last = CHAIN[2]
+        found = reasons_to_close(spark, lake, last, pin(lake, last), [T0.date()])
+        return [reason.text for reason in found if reason.why == "uncorrected"]
+
+    assert due() == []
+    run(spark, lake, CHAIN[0], [order("NL", 40, 100), order("NL", 10 * 86_400, 1)])
+    (reason,) = due()
+    assert "late rows in by_minute, which is followed" in reason
+    assert "tidemark correct orders --day 2026-01-01" in reason
+    pass_through(spark, lake)
+    assert due() == []
+    # What is due of another day holds nobody up.
+    run(spark, lake, CHAIN[0], [order("NL", 5 * 86_400, 7)])
+    assert due() == []
+
+
+@pytest.mark.long
 def test_one_late_order_corrects_minute_hour_and_day(spark: SparkSession, lake: Lake) -> None:
     """09:00 three orders · 11:00 closes the first hour at every level · then an order of 09:00 comes late."""
     in_time = [order("NL", 5, 10), order("NL", 70, 20), order("DE", 130, 5), order("NL", 2 * 3600, 1)]
@@ -144,6 +170,7 @@ def test_one_late_order_corrects_minute_hour_and_day(spark: SparkSession, lake: 
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_window_whose_rows_are_all_taken_back_is_gone(spark: SparkSession, lake: Lake) -> None:
     """A late order makes NL's minute expensive enough to leave the only window that counted it."""
     cheap = replace(by_hour, name="cheap", where="revenue < 50", aggregates={"minutes": agg.count()})

@@ -13,7 +13,7 @@ from tests.support.seeds import draws
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_hostile_row_is_valid_rejected_put_aside_or_paused_for_and_changes_nothing_else(
     spark: SparkSession, number: int
 ) -> None:

@@ -58,6 +58,7 @@ def test_dagster_openlineage_sees_columns_lineage_and_uri_of_a_materialization(
     assert by_path["facets"]["columnLineage"]["fields"].keys() == view["facets"]["columnLineage"]["fields"].keys()
 
 
+@pytest.mark.long
 def test_events_told_from_commits_have_the_lineage_of_those_of_runs_corrected_days_too(
     platform: dg.Definitions,
     instance: dg.DagsterInstance,

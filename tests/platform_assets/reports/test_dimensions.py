@@ -108,6 +108,7 @@ def test_the_log_of_a_report_has_the_rows_that_arrived_and_no_heartbeat(spark: S
     assert sorted((row["order_id"], row["_rejected"] is None) for row in log.collect()) == [("a", True), ("b", False)]
 
 
+@pytest.mark.long
 def test_a_dimension_that_only_warns_is_published_with_the_warning(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, [order("a", 10.5)], end_of_input=True)
     put(lake, "order_id,shop\na,NA\n")

@@ -87,6 +87,7 @@ def test_a_consumer_of_what_is_current_holds_what_is_current(spark: SparkSession
     assert contents(spark, lake, delivery).broken == 1
 
 
+@pytest.mark.long
 def test_what_is_still_to_be_delivered_is_told_of_rows_and_of_results_that_a_correction_has_changed(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

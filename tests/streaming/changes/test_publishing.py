@@ -134,7 +134,8 @@ def test_anybody_can_read_the_tables_by_the_oldest_protocol(spark: SparkSession,
         assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
 def test_changes_add_up_to_what_is_current_whatever_was_late_corrected_or_built_anew(
     spark: SparkSession, lake: Lake, seed: int
 ) -> None:
@@ -166,6 +167,7 @@ def _some_row(chance: random.Random, until: float) -> dict[str, Any]:
     return reading(chance.choice("ab"), seconds, chance.choice((1, 2)))
 
 
+@pytest.mark.long
 def test_a_pair_that_comes_late_takes_back_the_row_that_was_told_alone(spark: SparkSession, lake: Lake) -> None:
     paid, met, _ = OPERATORS
     land(lake, clicks, "k@1=1 k@60=9")

@@ -40,6 +40,7 @@ def written_down(spark: SparkSession, lake: Lake, delivery: Delivery, changes: S
     delta.append(rows, uri, numbers=numbers)
 
 
+@pytest.mark.long
 def test_a_lake_that_is_upgraded_in_mid_delivery_goes_on_where_it_was(spark: SparkSession, lake: Lake) -> None:
     """```
     earlier   revision 0: a and b, of which a has arrived ... revision 1: b is deleted, by a correction

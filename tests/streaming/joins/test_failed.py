@@ -152,6 +152,7 @@ def of_joined() -> tuple[set[Numbers], set[Numbers], set[Numbers]]:
     return pairs, fails | (undigested & lonely), lonely - undigested
 
 
+@pytest.mark.long
 def test_pairs_and_rows_alone_that_a_join_cannot_compute_are_told_of_with_both_origins_and_are_in_no_result(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -182,7 +182,15 @@ def places(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Places:
     return log.places_of_ingest(spark, stream, counts_of(runtimes, stream))
 
 
-@pytest.mark.parametrize("stream", [JSON, FLAT, TABLE, LINES], ids=["nested", "flat", "csv", "text"])
+@pytest.mark.parametrize(
+    "stream",
+    [
+        pytest.param(JSON, id="nested"),
+        pytest.param(FLAT, id="flat", marks=pytest.mark.long),
+        pytest.param(TABLE, id="csv", marks=pytest.mark.long),
+        pytest.param(LINES, id="text"),
+    ],
+)
 def test_tasks_write_and_count_what_spark_writes_and_counts_for_the_same_hostile_payloads(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: Stream
 ) -> None:

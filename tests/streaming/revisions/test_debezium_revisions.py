@@ -44,6 +44,7 @@ def stands(spark: SparkSession, lake: Lake, stream: Stream = ROWS) -> list[tuple
     return [tuple(each) for each in rows_now(spark, lake, stream).select("id", "owner", "notes", "length").collect()]
 
 
+@pytest.mark.long
 def test_a_large_value_that_was_not_sent_is_the_one_that_stands(spark: SparkSession, lake: Lake) -> None:
     """
     lsn 10  c  1 ann  a long text       20  u  1 bea  (notes unchanged)       30  u  1 eve  (notes unchanged)

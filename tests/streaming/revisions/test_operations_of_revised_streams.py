@@ -74,6 +74,7 @@ def filled(spark: SparkSession, lake: Lake) -> Lake:
     return lake
 
 
+@pytest.mark.long
 def test_a_person_is_erased_with_every_revision_of_what_was_ever_theirs(spark: SparkSession, filled: Lake) -> None:
     person = Person("customer", "bea")
     preview = preview_erasure(spark, filled, PIPELINE, person)

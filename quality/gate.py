@@ -20,11 +20,12 @@ from quality.find import (
 from quality.pins import Pin, Pins
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
-from streaming.declare import Operator, OverWindows, Pipeline, Stream
+from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.operators import runtime_of
 from streaming.tables import delta
 
+_A_DAY = timedelta(days=1)
 _WAYS_OUT: dict[Why, str] = {
     "failed": "Correct the data at its source, or the expectation in its suite.",
     "could_not_run": "Remove the cause, then judge these versions again.",
@@ -178,7 +179,8 @@ def _followed(operators: Iterable[Operator]) -> dict[Operator, timedelta]:
     """The operators of which these follow what is current, however far away, and how far windows reach on the way."""
     found: dict[Operator, timedelta] = {}
     for operator in operators:
-        reach = operator.window.reach if isinstance(operator, OverWindows) else timedelta()
+        # Of what may reach anywhere each day counts.
+        reach = timedelta(days=4_000_000) if operator.reach is None else operator.reach
         upstream = [of for stream in operator.reads if stream.source.takes_back for of, _ in stream.source.follows]
         for of, further in (*((of, timedelta()) for of in upstream), *_followed(upstream).items()):
             found[of] = max(found.get(of, timedelta()), reach + further)
@@ -190,7 +192,7 @@ def _uncorrected_upstream(
 ) -> Iterator[Reason]:
     """The days that are due of an operator which is followed, and that a number of the `days` may be made of."""
     for entry in runtime_of(operator, lake).plan(spark):
-        if days is None or any(day - reach <= entry.day <= day + reach for day in days):
+        if days is None or any(abs(day - entry.day) <= reach + _A_DAY for day in days):
             table = table_name(lake, lake.corrections(operator))
             text = (
                 f"{entry.day} has {entry.late_pairs} late rows in {operator.name}, which is followed, and whose "

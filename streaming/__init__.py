@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Rule,
         Selected,
         Side,
+        Snapshots,
         Stream,
         Subscriptions,
         Windowed,

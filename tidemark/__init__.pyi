@@ -89,6 +89,7 @@ from streaming import SessionWindow as SessionWindow
 from streaming import Settings as Settings
 from streaming import Side as Side
 from streaming import Sliding as Sliding
+from streaming import Snapshots as Snapshots
 from streaming import Socket as Socket
 from streaming import Stream as Stream
 from streaming import StreamingError as StreamingError

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from streaming.declare.rule import Rule
     from streaming.declare.selected import ELEMENT, Selected
     from streaming.declare.side import Side
+    from streaming.declare.snapshots import Snapshots
     from streaming.declare.stream import Stream, epoch_millis
     from streaming.declare.two_sided import TwoSided
     from streaming.declare.window_joined import WindowJoined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
 from streaming.base import AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN
@@ -184,6 +184,11 @@ class Operator(ABC):
         None where nobody knows, such as of sessions, which may have begun at any time before.
         """
         return watermark
+
+    @property
+    def reach(self) -> timedelta | None:
+        """The furthest that the time of a result may lie from a row that it is made of; None where nobody knows."""
+        return timedelta()
 
     @property
     def refuses_changes(self) -> str:

@@ -137,6 +137,11 @@ class OverWindows(Operator):
         """The columns that tell to which key and window a result belongs: keys, then window bounds."""
         return (*self.by, "window_start", "window_end")
 
+    @property
+    def reach(self) -> timedelta | None:
+        """The reach of its windows."""
+        return self.window.reach
+
     def first_begin(self, watermark: datetime | None) -> datetime | None:
         """The longest window before the end of those that are closed."""
         window = self.window

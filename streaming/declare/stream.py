@@ -24,6 +24,7 @@ from streaming.base import (
 from streaming.clocks import Clock, Derived
 from streaming.declare.delivered import OFFERS, What
 from streaming.declare.rule import Rule
+from streaming.declare.snapshots import Snapshots
 from streaming.formats import Format
 from streaming.sources import Source
 
@@ -53,7 +54,8 @@ class Stream:
     expression over the columns and `_origin` whose values can be ordered, such as `version` or `_origin.offset`; one
     that is not greater than what came before changes nothing. `deletes` is the condition of a row which says that its
     key is gone; it needs nothing but key and sequence. Operators then read rows as they are added and taken back, and
-    compute with those that stand. `Debezium` tells `sequence` and `deletes` by itself.
+    compute with those that stand. `Debezium` tells `sequence` and `deletes` by itself. With `snapshots` each batch is a
+    whole extract of a table, which needs a key and neither of the two.
 
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
@@ -73,6 +75,7 @@ class Stream:
     key: tuple[str, ...] = ()
     sequence: str | None = None
     deletes: str | None = None
+    snapshots: Snapshots | None = None
 
     kind_name = "stream"
     delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
@@ -139,7 +142,7 @@ class Stream:
         """
         of = f"of stream {self.name!r}"
         if not self.key:
-            for given in ("sequence", "deletes"):
+            for given in ("sequence", "deletes", "snapshots"):
                 if getattr(self, given) is not None:
                     raise DeclarationError(
                         f"{given}={getattr(self, given)!r} {of} is about revisions, and it has no key",
@@ -169,7 +172,9 @@ class Stream:
                     stream=self.name,
                     choices=tuple(self.types),
                 )
-        if self.sequence is None:
+        if self.snapshots is not None:
+            self._check_snapshots()
+        elif self.sequence is None:
             raise DeclarationError(
                 f"stream {self.name!r} has a key, and nothing tells which of two revisions is the newer one",
                 "add sequence='<expression>', such as 'version', or '_origin.offset' where the source keeps the order.",
@@ -177,7 +182,8 @@ class Stream:
                 stream=self.name,
             )
         readable = {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
-        check_value(f"the sequence {of}", self.sequence, readable)
+        if self.sequence is not None:
+            check_value(f"the sequence {of}", self.sequence, readable)
         if self.deletes is not None:
             check_condition(f"deletes {of}", self.deletes, readable)
         if self.source.takes_back:
@@ -192,6 +198,28 @@ class Stream:
                 f"stream {self.name!r} has a key and retention={self.retention!r}, which would drop rows that stand",
                 "leave retention out: a row of any day may still be revised.",
                 field="retention",
+                stream=self.name,
+            )
+
+    def _check_snapshots(self) -> None:
+        """Refuse extracts whose rows would be revisions by another measure, or which no batch has whole.
+
+        Raises:
+            DeclarationError: with what to declare.
+        """
+        if self.sequence is not None or self.deletes is not None:
+            raise DeclarationError(
+                f"stream {self.name!r} has snapshots, of which the newest one counts, and sequence={self.sequence!r}, "
+                f"deletes={self.deletes!r}",
+                "leave both out; a format that tells change events, such as Debezium, is no extract.",
+                field="snapshots",
+                stream=self.name,
+            )
+        if getattr(self.source, "files_per_batch", None) != 1:
+            raise DeclarationError(
+                f"stream {self.name!r} has snapshots, and nothing says that a batch of its source is one extract",
+                "let each extract be a file: Files(..., files_per_batch=1).",
+                field="source",
                 stream=self.name,
             )
 
@@ -281,12 +309,12 @@ class _Revisions(Stream):
             # Of a row that is gone nothing more is asked, but that it can be told whether it is.
             told = Rule("deletes", f"coalesce(({stream.deletes}), false) in (true, false)")
             rules = (told, *(_unless(stream.exempt, rule) for rule in rules))
-        known = " and ".join(f"`{name}` is not null" for name in stream.key)
-        sequence = f"({stream.sequence}) is not null"
+        own = {"key": " and ".join(f"`{name}` is not null" for name in stream.key)}
+        if stream.sequence is not None:
+            own["sequence"] = f"({stream.sequence}) is not null"
         if stream.concerns != "true":
-            known, sequence = (f"not ({stream.concerns}) or ({each})" for each in (known, sequence))
-        own = (Rule("key", known), Rule("sequence", sequence))
-        return cls(**{**values, "rules": (*own, *rules)})
+            own = {name: f"not ({stream.concerns}) or ({each})" for name, each in own.items()}
+        return cls(**{**values, "rules": (*map(Rule, own.keys(), own.values()), *rules)})
 
     def __post_init__(self) -> None:
         """Nothing is left to be checked."""

@@ -8,7 +8,7 @@ number is another layout of the same rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import repeat
@@ -116,6 +116,10 @@ class StateTable:
     def whole(self) -> StoredState:
         """All of it, to be visited."""
         return self._stored(frozenset(bucket for file in self.files for bucket in self._buckets_of(file)))
+
+    def of_all(self) -> StoredState:
+        """All buckets, also those in which there is nothing yet."""
+        return replace(self.whole(), visited=frozenset(range(self.buckets.count)))
 
     def left_by(self, folded: Collection[int]) -> tuple[StateFile, ...]:
         """The files that a step leaves as they are which has folded these buckets."""

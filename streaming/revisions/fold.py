@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, computes_as_sql, is_less, python_values
+from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, computes_as_sql, is_less, is_same, python_values
 from streaming.keyed import DUE, HASH, BucketFile, OpenBucket, StoredState
 from streaming.tables import TaskFile, TaskFiles
 
@@ -28,7 +28,8 @@ class Counts:
     """The revisions of a batch by what became of them, and the rows that were taken back.
 
     Each revision has `added` a row, has `deleted` its key, was `superseded` by one that came before it and is newer,
-    was `passed` over, as another of the same batch is newer, or was `ignored`, as it concerns no row.
+    was `passed` over, as another of the same batch is newer, was `ignored`, as it concerns no row, or `refused` with
+    its whole extract. `missing`: keys that are gone because an extract does not have them.
     """
 
     ignored: int = 0
@@ -37,6 +38,8 @@ class Counts:
     superseded: int = 0
     passed: int = 0
     taken_back: int = 0
+    missing: int = 0
+    refused: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         one, more = asdict(self), asdict(other)
@@ -54,7 +57,7 @@ class Counts:
     @property
     def revisions(self) -> int:
         """All of them."""
-        return self.ignored + self.added + self.deleted + self.superseded + self.passed
+        return self.refused + self.ignored + self.added + self.deleted + self.superseded + self.passed
 
     @property
     def rows(self) -> int:
@@ -95,10 +98,12 @@ def revise(
     sequences: Sequence[Any],
     deletes: Sequence[bool],
     standing: Mapping[tuple[Any, ...], StoredRevision],
+    is_equal: Callable[[int, int], bool] = lambda place, stored: False,
 ) -> tuple[Revised, Counts]:
     """Fold the revisions of one batch, those of each key together and in the order in which they came.
 
-    The greatest sequence wins, of equal ones the first; only what is new after the whole batch is told.
+    The greatest sequence wins, of equal ones the first; only what is new after the whole batch is told. A revision that
+    `is_equal` to what stands, by the places of both, changes nothing.
     """
     revised, superseded, passed, added, deleted = Revised(), 0, 0, 0, 0
     for key, places in groupby(range(len(keys)), keys.__getitem__):
@@ -111,6 +116,9 @@ def revise(
                 sequence = sequences[place]
             else:
                 superseded += 1
+        if accepted and before is not None and not before.is_gone and is_equal(accepted[-1], before.place):
+            superseded += len(accepted)
+            continue
         if not accepted:
             continue
         newest = accepted[-1]
@@ -123,17 +131,37 @@ def revise(
             added += 1
         if before is not None and not before.is_gone:
             revised.taken_back.append((before.place, newest))
-    return revised, Counts(0, added, deleted, superseded, passed, len(revised.taken_back))
+    counts = Counts(
+        added=added, deleted=deleted, superseded=superseded, passed=passed, taken_back=len(revised.taken_back)
+    )
+    return revised, counts
+
+
+@dataclass(frozen=True)
+class Extract:
+    """A batch that is a whole extract: what it is told by in the changes of keys that it does not have.
+
+    `ingested_at` and `stamp` are in microseconds since the epoch. `is_whole`: a key that is not in it is gone.
+    """
+
+    number: int
+    ingested_at: int
+    stamp: int | None
+    is_whole: bool
 
 
 @dataclass(frozen=True)
 class RevisionReport:
-    """The report of a task, or of several: the files of the changes and of what stands, and which buckets these are."""
+    """The report of a task, or of several: the files of the changes and of what stands, and which buckets these are.
+
+    `stood`: the rows that stood before, of all keys if each bucket was visited.
+    """
 
     changes: tuple[TaskFile, ...] = ()
     standing: tuple[TaskFile, ...] = ()
     buckets: tuple[int, ...] = ()
     counts: Counts = Counts()
+    stood: int = 0
 
     def __add__(self, other: RevisionReport) -> RevisionReport:
         return RevisionReport(
@@ -141,6 +169,7 @@ class RevisionReport:
             self.standing + other.standing,
             self.buckets + other.buckets,
             self.counts + other.counts,
+            self.stood + other.stood,
         )
 
     def to_json(self) -> str:
@@ -152,7 +181,7 @@ class RevisionReport:
         """The inverse of `to_json`."""
         told = json.loads(text)
         changes, standing = (tuple(TaskFile(**file) for file in told[name]) for name in ("changes", "standing"))
-        return cls(changes, standing, tuple(told["buckets"]), Counts(**told["counts"]))
+        return cls(changes, standing, tuple(told["buckets"]), Counts(**told["counts"]), told["stood"])
 
 
 @dataclass(frozen=True)
@@ -174,6 +203,7 @@ class WriteRevisions:
     uri: str
     changes: pa.Schema
     standing: StoredState
+    extract: Extract | None = None
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -209,9 +239,16 @@ class _Writing:
         before = bucket.rows
         keys = list(zip(*(python_values(came[name]) for name in of.key), strict=True))
         deletes = pc.fill_null(came[DELETES], False).to_pylist()
-        revised, counts = revise(keys, python_values(came[SEQUENCE]), deletes, _standing(bucket, came, of.key))
+        standing = _standing(bucket, came, of.key)
+        if of.extract is None:
+            revised, counts = revise(keys, python_values(came[SEQUENCE]), deletes, standing)
+        else:
+            revised, counts = revise(keys, python_values(came[SEQUENCE]), deletes, standing, self._same(came, before))
+            self._report += RevisionReport(stood=len(before) - before[ADDED].null_count)
+        missing = self._missing(before, standing)
+        counts += Counts(missing=len(missing), taken_back=len(missing))
         self._report += RevisionReport(counts=counts)
-        if not revised.accepted and number not in of.standing.visited:
+        if not revised.accepted and not missing and number not in of.standing.visited:
             return
         newest = came.take(pa.array(revised.newest, pa.int64()))
         if of.as_before and newest[of.as_before].null_count < len(newest):
@@ -220,10 +257,52 @@ class _Writing:
         self._put(added, added, 1)
         places, causes = zip(*revised.taken_back, strict=True) if revised.taken_back else ((), ())
         self._put(before.take(pa.array(places, pa.int64())), came.take(pa.array(causes, pa.int64())), -1)
-        for place in revised.replaced:
+        for place in (*revised.replaced, *missing):
             if place is not None:
                 bucket.take(place)
-        self._write_standing(number, bucket, newest)
+        gone = before.take(pa.array(missing, pa.int64()))
+        if missing:
+            self._put(gone, self._causes(len(missing)), -1)
+        schema = of.standing.schema
+        self._write_standing(
+            number, bucket, pa.table(self._stored(newest, schema), schema=schema), self._gone(gone, schema)
+        )
+
+    def _same(self, came: pa.Table, before: pa.Table) -> Callable[[int, int], bool]:
+        """Tells by their places whether a row that came has the values of one that stands."""
+        columns = [(python_values(came[name]), python_values(before[name])) for name in self._of.columns]
+        return lambda place, stored: all(is_same(new[place], old[stored]) for new, old in columns)
+
+    def _missing(self, before: pa.Table, standing: Mapping[tuple[Any, ...], StoredRevision]) -> list[int]:
+        """The places of rows that stand and are not in the extract; none where that says nothing."""
+        extract = self._of.extract
+        if extract is None or not extract.is_whole:
+            return []
+        there = {each.place for each in standing.values()}
+        stands = before[ADDED].is_valid().to_pylist()
+        return [place for place, is_there in enumerate(stands) if is_there and place not in there]
+
+    def _causes(self, number: int) -> pa.Table:
+        """The cause of so many rows that are taken back: no row, but the extract as a whole."""
+        extract, changes = self._of.extract, self._of.changes
+        assert extract is not None
+        values = {BATCH: extract.number, INGESTED_AT: extract.ingested_at, STAMP: extract.stamp, ORIGIN: None}
+        columns = {
+            name: pa.repeat(pa.scalar(value, changes.field(name).type), number) for name, value in values.items()
+        }
+        return pa.table(columns)
+
+    def _gone(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        """The stored rows of keys that an extract does not have: their sequence and nothing else."""
+        assert self._of.extract is not None or not len(rows)
+        number = 0 if self._of.extract is None else self._of.extract.number
+        columns = [
+            rows[each.name]
+            if each.name in (HASH, *self._of.key)
+            else pa.repeat(pa.scalar(number if each.name == SEQUENCE else None, each.type), len(rows))
+            for each in schema
+        ]
+        return pa.table(columns, schema=schema)
 
     def _completed(
         self, newest: pa.Table, came: pa.Table, before: pa.Table, revised: Revised, deletes: Sequence[bool]
@@ -262,14 +341,13 @@ class _Writing:
         for batch in pa.table(columns, schema=of.changes).combine_chunks().to_batches():
             self._changes.write(batch)
 
-    def _write_standing(self, number: int, bucket: OpenBucket, newest: pa.Table) -> None:
-        schema = self._of.standing.schema
-        file = BucketFile(number, self._of.standing.uri, schema)
+    def _write_standing(self, number: int, bucket: OpenBucket, *newest: pa.Table) -> None:
+        file = BucketFile(number, self._of.standing.uri, self._of.standing.schema)
         untouched = bucket.untouched()
         if untouched is not None:
             file.add_rows(untouched)
-        if len(newest):
-            for batch in pa.table(self._stored(newest, schema), schema=schema).combine_chunks().to_batches():
+        for batch in (batch for rows in newest for batch in rows.combine_chunks().to_batches()):
+            if batch.num_rows:
                 file.add_rows(batch)
         written = file.close()
         files = () if "path" not in written else (TaskFile(**{each: written[each] for each in _FIELDS}),)

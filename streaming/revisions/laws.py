@@ -15,7 +15,7 @@ from streaming.lake import Lake
 from streaming.log import inputs_of, valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
-from streaming.revisions.steps import followed_by, net, standing_rows
+from streaming.revisions.steps import followed_by, net, sequence_of, standing_rows
 
 
 def audit_revisions(
@@ -31,6 +31,8 @@ def audit_revisions(
     columns = [f"`{name}`" for name in stream.columns]
     stands = net(changes.rows).select(*columns)
     revisions = valid(came.rows).where(F.col(BATCH) <= through)
+    if stream.snapshots is not None:
+        revisions = _extracts(revisions, came, changes)
     words = "rows that stand: the newest revision of each key that is not gone"
     yield Law("newest", stream.name, stands, _newest(revisions, stream).select(*columns), words).finding()
     if followed_by(standing) != through or lake.cut is not None:
@@ -67,10 +69,21 @@ def _one_clock(stream: Stream, came: LogAtVersion, changes: LogAtVersion) -> Fin
     return Finding("one clock", f"{stream.name} changes", len(changes.batches), broken, compared)
 
 
+def _extracts(revisions: DataFrame, came: LogAtVersion, changes: LogAtVersion) -> DataFrame:
+    """The rows of extracts since the newest whole one that was taken: nothing stands that it does not have."""
+    refused = {batch.number for batch in changes.batches if batch.revised.get("refused")}
+    taken = {batch.number for batch in changes.batches} - refused
+    whole = (
+        batch.number for batch in came.batches if batch.cause == "source" and batch.summary.rows > batch.rejected == 0
+    )
+    since = max((number for number in whole if number in taken), default=0)
+    return revisions.where((F.col(BATCH) >= since) & ~F.col(BATCH).isin(sorted(refused)))
+
+
 def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
     """The newest of the revisions of each key, without those that say that their key is gone."""
     keys = [f"`{name}`" for name in stream.key]
-    sequence, place = F.expr(f"({stream.sequence}\n)"), stream.source.order_of(F.col(ORIGIN))
+    sequence, place = sequence_of(stream), stream.source.order_of(F.col(ORIGIN))
     gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
     of_rows = revisions.where(F.expr(stream.concerns)).withColumn("_gone", gone)
     # Of two with one sequence the first one stands, so it comes last.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
-from streaming.base import BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError
+from streaming.base import BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError, to_micros
 from streaming.clocks import BatchSummary
 from streaming.declare import Stream
 from streaming.keyed import BUCKETS, DUE, HASH, StateTable, hash_of, in_buckets, marks
@@ -40,8 +41,20 @@ from streaming.log import (
     valid,
 )
 from streaming.operators import StateCleaner
-from streaming.revisions.fold import ADDED, CONCERNS, DELETES, REPORT, SEQUENCE, Counts, RevisionReport, WriteRevisions
+from streaming.revisions.fold import (
+    ADDED,
+    CONCERNS,
+    DELETES,
+    REPORT,
+    SEQUENCE,
+    Counts,
+    Extract,
+    RevisionReport,
+    WriteRevisions,
+)
 from streaming.tables import delta
+
+_log = logging.getLogger("tidemark")
 
 _THROUGH, _DECLARED = "through", "declared"
 """Numbers of the table of what stands: the batch that it has followed, and one that stands for what is declared."""
@@ -88,6 +101,13 @@ class Revising:
         state = StateTable(standing, uri, self._stored, len(self._stream.key))
         has_rows = batch.summary.rows > batch.rejected
         report = self._folded(batch, state) if has_rows else RevisionReport()
+        if self._is_refused(report):
+            _log.warning(
+                f"batch {batch.number} of {self._stream.name!r} is an extract without {report.counts.missing:,} of the "
+                f"{report.stood:,} keys that stand, more than {self._stream.snapshots} allows: it changes nothing. If "
+                "they are gone, raise at_most_gone and land the extract again."
+            )
+            report = RevisionReport(counts=Counts(refused=report.counts.revisions))
         newest = head(self._lake, self._stream)
         if newest is None or newest.number < batch.number:
             self._commit_changes(changes, batch, report)
@@ -108,7 +128,7 @@ class Revising:
     def _folded(self, batch: Batch, state: StateTable) -> RevisionReport:
         stream = self._stream
         rows = self._came.with_batches(self._spark, batch.number - 1, batch.number)
-        stored = state.stored(_NO_TIMERS)
+        stored = state.stored(_NO_TIMERS) if stream.snapshots is None else state.of_all()
         task = WriteRevisions(
             stream.key,
             stream.columns,
@@ -118,6 +138,7 @@ class Revising:
             self._lake.log(stream),
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,
+            None if stream.snapshots is None else _extract(batch),
         )
         frame = _of_revisions(rows, stream)
         if stored.visited:
@@ -127,6 +148,11 @@ class Revising:
         )
         reports = ordered.drop(_PLACE).mapInArrow(task, f"{REPORT} string").collect()
         return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
+
+    def _is_refused(self, report: RevisionReport) -> bool:
+        """True for an extract in which more keys are missing than may be gone."""
+        snapshots = self._stream.snapshots
+        return snapshots is not None and report.counts.missing > snapshots.at_most_gone * report.stood
 
     def _commit_changes(self, table: DeltaTable, batch: Batch, report: RevisionReport) -> None:
         lake, stream = self._lake, self._stream
@@ -175,11 +201,13 @@ class Revising:
 
     def _sequence_type(self) -> DataType:
         revisions = self._spark.createDataFrame([], log_schema(self._spark, self._stream.revisions))
-        return revisions.select(_sequence(self._stream)).schema[0].dataType
+        return revisions.select(sequence_of(self._stream)).schema[0].dataType
 
 
-def _sequence(stream: Stream) -> Column:
-    return F.expr(f"({stream.sequence}\n)").alias(SEQUENCE)
+def sequence_of(stream: Stream) -> Column:
+    """The place of a revision among those of its key, as a column of the log of revisions."""
+    # The newest extract counts, and a batch is one.
+    return F.col(BATCH).alias(SEQUENCE) if stream.snapshots else F.expr(f"({stream.sequence}\n)").alias(SEQUENCE)
 
 
 def _stored_columns(schema: StructType, stream: Stream, sequence: DataType) -> pa.Schema:
@@ -197,7 +225,7 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
     return rows.select(
         hash_of([F.col(f"`{name}`") for name in stream.key]).alias(HASH),
         BATCH,
-        _sequence(stream),
+        sequence_of(stream),
         deletes.alias(DELETES),
         identity.alias(ADDED),
         F.coalesce(F.expr(stream.concerns), F.lit(False)).alias(CONCERNS),
@@ -206,6 +234,17 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
         ORIGIN,
         INGESTED_AT,
         STAMP,
+    )
+
+
+def _extract(batch: Batch) -> Extract:
+    stamp = batch.state.watermark
+    return Extract(
+        batch.number,
+        to_micros(batch.summary.processed_at),
+        None if stamp is None else to_micros(stamp),
+        # Nobody knows the keys of rejected rows, and what is repaired is a few rows of an extract.
+        is_whole=batch.cause == "source" and not batch.rejected,
     )
 
 
@@ -234,7 +273,8 @@ def _batch_of_changes(
 
 def declared(stream: Stream) -> dict[str, Any]:
     """The part of a stream's declaration from which its changes follow, as JSON values."""
-    return {"key": list(stream.key), "sequence": stream.sequence, "deletes": stream.deletes}
+    extracts = {} if stream.snapshots is None else {"snapshots": True}
+    return {"key": list(stream.key), "sequence": stream.sequence, "deletes": stream.deletes, **extracts}
 
 
 def _number(stream: Stream) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -85,6 +86,9 @@ class Commands(TyperGroup):
         assert name is not None
         single = typer.Typer(add_completion=False)
         single.command(name)(getattr(_module(COMMANDS[name]), name))
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
         return name, get_command(single), rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -125,6 +129,10 @@ def main() -> None:
     # Help and completion import nothing that is slow, and a shell that asks for completions passes no arguments.
     if "--help" in sys.argv or not sys.argv[1:] or sys.argv[1].startswith("-"):
         app(prog_name="tidemark")
+    # Nothing that imports make is garbage until the process ends, and to look for it takes a sixth of a short command.
+    # In a process that lives on and has done something else before, there may be some.
+    if "streaming" not in sys.modules:
+        gc.disable()
     sys.exit(_module("guarded").run(app))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         constant,
     )
     from streaming.base.datasets import Dataset, dataset_at, topic_at
-    from streaming.base.deferred import F, T
+    from streaming.base.deferred import F, T, pc
     from streaming.base.discovery import BrokenModule, Discovery, discover, import_modules, import_or_explain
     from streaming.base.errors import (
         AccessError,

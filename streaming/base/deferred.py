@@ -1,6 +1,6 @@
-"""PySpark's functions `F` and types `T`, imported when one of them is first used.
+"""PySpark's functions `F` and types `T`, and Arrow's functions `pc`, imported when one of them is first used.
 
-Modules that declarations stand on name them from here, so that what only reads a declaration does not wait for PySpark.
+Modules that declarations and reads stand on name them from here, so that what computes nothing does not wait for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class _Deferred(ModuleType):
 
 
 if TYPE_CHECKING:
+    from pyarrow import compute as pc
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 else:
     F, T = _Deferred("pyspark.sql.functions"), _Deferred("pyspark.sql.types")
+    pc = _Deferred("pyarrow.compute")

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streaming.base import DeclarationError, check_column_name, sql
+from streaming.base import DeclarationError, check_column_name, pc, sql
 from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, Row, arrow_types
 from streaming.formats.format import TYPED, Format, checked_fields
 from streaming.formats.json_blocks import BlockReader, schema_of

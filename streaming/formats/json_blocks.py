@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json
 from sqlglot import exp
 
-from streaming.base import sql
+from streaming.base import pc, sql
 from streaming.formats.json_text import DEEPEST
 from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, Leaves, leaf_of
 from streaming.formats.nested import kind_of

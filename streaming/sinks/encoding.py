@@ -14,9 +14,8 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streaming.base import day_of, instant_of
+from streaming.base import day_of, instant_of, pc
 
 _EPOCH, _DAY = datetime(1970, 1, 1), date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _DAY).days, (date.max - _DAY).days

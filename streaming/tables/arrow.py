@@ -12,10 +12,10 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow import fs
 
+from streaming.base import pc
 from streaming.tables.storage import files_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def arrow_schema_of(table: DeltaTable) -> pa.Schema:
 def rows_of(table: DeltaTable) -> pa.Table | ds.Dataset:
     """The rows of an open table."""
     added = files_added(table)
-    size = pc.sum(added.column("size_bytes")).as_py() or 0 if added.num_rows else 0
+    size = sum(added.column("size_bytes").to_pylist()) if added.num_rows else 0
     return read_added(table, added) if size <= _SMALL else _dataset(table, added)
 
 
@@ -63,12 +63,17 @@ def read_file(files: fs.FileSystem, path: str, values: Mapping[str, pa.Scalar], 
     columns = []
     for column in schema:
         if column.name in values:
-            columns.append(pa.repeat(values[column.name].cast(column.type), count))
+            columns.append(pa.repeat(_of_type(values[column.name], column.type), count))
         elif column.name in rows.column_names:
-            columns.append(rows.column(column.name).cast(column.type))
+            columns.append(_of_type(rows.column(column.name), column.type))
         else:
             columns.append(pa.nulls(count, column.type))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _of_type(values: pa.Scalar | pa.ChunkedArray, type_: pa.DataType) -> pa.Scalar | pa.ChunkedArray:
+    # A cast, even to the same type, imports all of Arrow's functions.
+    return values if values.type == type_ else values.cast(type_)
 
 
 def _dataset(table: DeltaTable, added: pa.Table) -> ds.Dataset:

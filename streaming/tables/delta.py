@@ -17,13 +17,12 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError, T
+from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError, T, pc
 from streaming.tables import s3, storage
 from streaming.tables.arrow import files_added, read_added
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths

@@ -10,11 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND, from_micros
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND, from_micros, pc
 
 TimeRange = tuple[datetime, datetime]
 """From an instant to another one, both included."""

@@ -11,6 +11,8 @@ import pytest
 
 from platform_assets.cli.app import COMMANDS, Commands
 from streaming.base import RELEASE
+from streaming.lake import Lake
+from tests.support.written_lake import write_flights
 
 PROJECT = Path(__file__).parents[3]
 ASKS_FOR_HELP = """
@@ -22,6 +24,18 @@ try:
 finally:
     print("needed:", sorted({{"pyspark", "dagster", "streaming"}} & set(sys.modules)))
 """
+READS = """
+import gc, sys
+from platform_assets.cli import main
+try:
+    main()
+finally:
+    print("needed:", sorted({slow!r} & set(sys.modules)), gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+SLOW = {
+    "pyspark", "dagster", "great_expectations", "pandas", "matplotlib", "httpx", "prometheus_client", "asyncio",
+    "pydantic_settings", "pyarrow.compute", "pyarrow.dataset", "hypothesis",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", ["'--help'", ""])
@@ -78,3 +92,19 @@ def test_only_commands_that_draw_or_show_dagster_import_what_that_takes() -> Non
         [sys.executable, "-c", imports, *others], cwd=PROJECT, capture_output=True, text=True, check=False
     )
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("command", ["show flights current --limit 3", "status"])
+def test_a_command_that_only_reads_imports_nothing_that_is_slow_and_looks_for_no_garbage_meanwhile(
+    command: str, tmp_path: Path
+) -> None:
+    environment = {"PYTHONPATH": str(PROJECT), "TIDEMARK_HOME": write_flights(Lake(str(tmp_path))).root}
+    done = subprocess.run(
+        [sys.executable, "-c", READS.format(slow=SLOW), *command.split()],
+        env=environment,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "flights" in done.stdout and done.stdout.splitlines()[-1] == "needed: [] True True"

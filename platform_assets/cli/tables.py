@@ -13,7 +13,6 @@ from streaming.declare import CURRENT, DEAD, SUBSCRIPTIONS, Delivery, Operator, 
 from streaming.lake import Lake
 from streaming.log import clock_history, read_log, rejected, told_batches
 from streaming.reading import StoredRows, stored_rows
-from streaming.revisions import of_revisions
 from streaming.tables import delta
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
     What the operator itself shows comes first. A function raises LogError or OperatorError without its table.
     """
     from streaming.operators import runtime_of
+    from streaming.revisions import of_revisions
 
     stream = operator.reads[0]
     columns = ("_batch", "_rejected", "_raw", "_origin")

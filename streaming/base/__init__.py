@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
     from streaming.base.argument_checks import check_choice, check_mapping, check_number, check_tuple, check_type
     from streaming.base.columns import (
+        ADDED,
         AT,
         BATCH,
         CLOCK,

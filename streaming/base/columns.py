@@ -41,6 +41,9 @@ WRITTEN_AT = "_written_at"
 WINDOW = "_window"
 """A window that the row is in: a struct of `start` and `end`."""
 
+ADDED = "_added"
+"""The column that identifies the row which a revision has added; null where its key is gone."""
+
 SIGN = "_change"
 """The column of changes that is 1 for a result that is there from now on, and -1 for one that is not any more."""
 

@@ -29,10 +29,9 @@ class RetainedDays:
 def retained_days(lake: Lake, pipeline: Pipeline) -> Iterator[RetainedDays]:
     """The logs of a pipeline that drop days by the declaration, or have dropped some; starts no Spark."""
     for stream in pipeline.streams:
-        table = delta.open_table(lake.log(stream))
-        before = dropped_before(table)
-        newest = None if table is None else head(lake, stream)
+        newest = head(lake, stream)
         kept_from = None if newest is None else newest.kept_from
         if stream.retention is not None or kept_from is not None:
+            before = dropped_before(delta.open_table(lake.log(stream)))
             rows = sum(gone["valid"] for gone in dropped_rows(lake, stream, before).values())
             yield RetainedDays(stream, kept_from, before, rows)

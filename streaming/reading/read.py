@@ -18,7 +18,6 @@ from streaming.log import read_log, rejected
 from streaming.reading.conditions import Untranslatable
 from streaming.reading.selection import Choice, new_database
 from streaming.reading.stored import names_of_operator, names_of_pipeline, stored_rows
-from streaming.revisions import of_revisions
 from streaming.tables import Manifest
 
 if TYPE_CHECKING:
@@ -267,6 +266,7 @@ def _by_spark(
 
 def _readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> dict[str, Any]:
     from streaming.operators import runtime_of
+    from streaming.revisions import of_revisions
 
     stream = operator.reads[0]
     return {

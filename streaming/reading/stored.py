@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streaming.base import (
+    ADDED,
     AT,
     BATCH,
     COPY,
@@ -52,8 +53,7 @@ from streaming.declare import (
 )
 from streaming.lake import Lake
 from streaming.log import REPAIRS, check_as_of, head
-from streaming.operators import Progress, check_followed, generation_of, open_side, version_read
-from streaming.revisions import ADDED
+from streaming.operators import Progress, check_followed, generation_of, open_beside, open_side, version_read
 from streaming.tables import delta, rows_of
 
 if TYPE_CHECKING:
@@ -238,17 +238,19 @@ def _updates(lake: Lake, view: Windowed, order: tuple[str, ...]) -> StoredRows |
     return _through(shown, lake.batch_read(view.of))
 
 
-def _open(lake: Lake, operator: Operator, suffix: str = "") -> DeltaTable | None:
-    """A table of the operator, at the version at which the lake is read."""
+def _open(lake: Lake, operator: Operator, suffix: str = "", own: DeltaTable | None = None) -> DeltaTable | None:
+    """A table of the operator, at the version at which the lake is read; `own` is its own one where that is open."""
     uri = lake.table(operator, suffix)
     if lake.versions is not None or not suffix:
         return delta.open_table(uri, lake.version_read(uri))
-    return open_side(lake, operator, suffix)
+    return open_side(lake, operator, suffix) if own is None else open_beside(own, uri)
 
 
-def _now(lake: Lake, operator: Operator, suffix: str, order: tuple[str, ...]) -> StoredRows | None:
-    """A table that is there as it is now only."""
-    table = None if lake.cut is not None else _open(lake, operator, suffix)
+def _now(
+    lake: Lake, operator: Operator, suffix: str, order: tuple[str, ...], own: DeltaTable | None = None
+) -> StoredRows | None:
+    """A table that is there as it is now only; `own` as for `_open`."""
+    table = None if lake.cut is not None else _open(lake, operator, suffix, own)
     return None if table is None else StoredRows.of(table, order)
 
 
@@ -332,10 +334,11 @@ def _current(
 
 def _published(lake: Lake, operator: Operator, order: tuple[str, ...]) -> StoredRows | None:
     """The table of current results, unless the operator was built anew since and nobody has looked at it yet."""
-    own, changes = (_open(lake, operator, suffix) for suffix in ("", CHANGES))
+    own = _open(lake, operator)
+    changes = _open(lake, operator, CHANGES, own)
     if changes is not None and (changes.transaction_version(_OF_GENERATION) or 0) != generation_of(own):
         return None
-    return _now(lake, operator, CURRENT, order)
+    return _now(lake, operator, CURRENT, order, own)
 
 
 def _current_rows(lake: Lake, joined: Joined) -> StoredRows | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.revisions.fold import ADDED, SEQUENCE, Counts, StoredRevision, revise
+    from streaming.revisions.fold import SEQUENCE, Counts, StoredRevision, revise
     from streaming.revisions.laws import audit_revisions
     from streaming.revisions.steps import Revising, net, of_revisions, standing_rows
 

@@ -12,13 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, computes_as_sql, is_less, is_same, python_values
+from streaming.base import (
+    ADDED,
+    BATCH,
+    DAY,
+    INGESTED_AT,
+    ORIGIN,
+    STAMP,
+    computes_as_sql,
+    is_less,
+    is_same,
+    python_values,
+)
 from streaming.keyed import DUE, HASH, BucketFile, OpenBucket, StoredState
 from streaming.tables import TaskFile, TaskFiles
 
-SEQUENCE, DELETES, ADDED, CONCERNS = "_sequence", "_deletes", "_added", "_concerns"
-"""The place of a revision among those of its key, whether it says that the key is gone, what identifies its row, and
-whether it concerns a row at all. `_added` of a key that is gone is null."""
+SEQUENCE, DELETES, CONCERNS = "_sequence", "_deletes", "_concerns"
+"""The place of a revision among those of its key, whether it says that the key is gone, and whether it concerns a row."""
 REPORT = "report"
 _MICROS_A_DAY = 86_400_000_000
 

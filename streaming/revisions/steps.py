@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
-from streaming.base import BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError, to_micros
+from streaming.base import ADDED, BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError, to_micros
 from streaming.clocks import BatchSummary
 from streaming.declare import Stream
 from streaming.keyed import BUCKETS, DUE, HASH, StateTable, hash_of, in_buckets, marks
@@ -42,7 +42,6 @@ from streaming.log import (
 )
 from streaming.operators import StateCleaner
 from streaming.revisions.fold import (
-    ADDED,
     CONCERNS,
     DELETES,
     REPORT,

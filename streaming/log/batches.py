@@ -385,9 +385,9 @@ def optional_instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | 
 class OperatorCounts:
     """The counts of one operator in the commit of a batch, as columns over stamped rows; both are null for other rows.
 
-    `late`: how many late pairs a row makes; `unassigned`: whether it is in no window; `by`: the same text for
-    declarations that count the same. A row for which the operator's expressions cannot be computed counts as neither:
-    that is for the operator to tell, and must not keep the row from the log.
+    `late`: how many late pairs a row makes; `unassigned`: whether it is in no window; `by`: one text for declarations
+    of a name that count the same, and another for those that do not. A row for which the operator's expressions cannot
+    be computed counts as neither: that is for the operator to tell, and must not keep the row from the log.
     """
 
     late: Column

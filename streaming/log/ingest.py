@@ -467,8 +467,7 @@ def places_of_ingest(spark: SparkSession, stream: Stream, counts: Mapping[str, O
     Raises:
         DeclarationError: as `log_schema` says.
     """
-    analysis = _StreamAnalysis.once(spark, stream)
-    return places_of(analysis.expressions, stream, analysis.log_schema, counts)
+    return _StreamAnalysis.once(spark, stream).places(counts)
 
 
 class _StreamAnalysis(Analysis[Stream]):
@@ -525,6 +524,17 @@ class _StreamAnalysis(Analysis[Stream]):
             f"{INGESTED_AT} timestamp, _watermark timestamp, _day date"
         )
         return nullable(StructType([*own, *added]))
+
+    def places(self, counts: Mapping[str, OperatorCounts]) -> Places:
+        """The places of all parts of the stream's ingest, found once for equal `counts`."""
+        key = tuple((name, each.by) for name, each in counts.items())
+        if key not in self._places:
+            self._places[key] = places_of(self.expressions, self.of, self.log_schema, counts)
+        return self._places[key]
+
+    @cached_property
+    def _places(self) -> dict[tuple[tuple[str, str], ...], Places]:
+        return {}
 
 
 def _struct(ddl: str) -> list[StructField]:

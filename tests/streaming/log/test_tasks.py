@@ -218,6 +218,12 @@ def test_tasks_write_and_count_what_spark_writes_and_counts_for_the_same_hostile
     assert by_mode["fast"][1] == by_mode["careful"][1], f"seed {LAW_SEED}"
 
 
+def test_the_places_of_a_stream_are_found_once_for_the_same_counts(spark: SparkSession, lake: Lake) -> None:
+    found = places(spark, lake, pipeline_of(FLAT))
+    assert places(spark, Lake(f"{lake.root}/other"), pipeline_of(FLAT)) is found
+    assert log.places_of_ingest(spark, FLAT, {}) is not found
+
+
 def without_checkpoint(batch: log.Batch) -> dict[str, Any]:
     told = batch.to_json()
     # Another lake has another query, and lands its files at another time.

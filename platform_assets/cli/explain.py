@@ -54,8 +54,9 @@ def _explain_view(pipeline: Pipeline, operator: Operator) -> None:
     analysis = analysis_of(lake, pipeline, operator)
     if analysis is None:
         with spark_session(is_short=True, why=_ANALYSED) as spark:
-            analysis = runtime.analysis(spark)
-    lines = runtime.explained(analysis)
+            lines = runtime.explain(spark)
+    else:
+        lines = runtime.explained(analysis)
     table = Table(show_header=False, box=None, title=f"{pipeline.name}/{operator.name}", title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column()

@@ -186,7 +186,7 @@ class LineageRun:
         """
         at, opened = self._now(), _open_once()
         # The storage of a table may hold up the events of jobs, and this one needs none.
-        self._send(how, at, None, JobCounts(), error, opened)
+        self._sender.send(partial(self._event, how, at, None, JobCounts(), error, opened))
         for job in self._jobs:
             of_job = counts.get(job.query, JobCounts())
             ended, why = how, of_job.error
@@ -194,24 +194,13 @@ class LineageRun:
                 ended, why = ("FAIL", error) if job.query == failed else ("ABORT", why)
             elif how == "COMPLETE" and why is not None:
                 ended = "FAIL"
-            self._send(ended, at, job, of_job, why, opened)
+            self._sender.send(partial(self._event, ended, at, job, of_job, why, opened))
 
     def _tell(self, kind: str, counts: Mapping[str, JobCounts]) -> None:
         at, opened = self._now(), _open_once()
-        self._send(kind, at, None, None, None, opened)
+        self._sender.send(partial(self._event, kind, at, None, None, None, opened))
         for job in self._jobs:
-            self._send(kind, at, job, counts.get(job.query), None, opened)
-
-    def _send(
-        self,
-        kind: str,
-        at: datetime,
-        job: LineageJob | None,
-        counts: JobCounts | None,
-        error: str | None,
-        opened: _OpenTable,
-    ) -> None:
-        self._sender.send(lambda: self._event(kind, at, job, counts, error, opened))
+            self._sender.send(partial(self._event, kind, at, job, counts.get(job.query), None, opened))
 
     def _event(
         self,

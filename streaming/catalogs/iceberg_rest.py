@@ -14,34 +14,20 @@ from typing import Any
 from urllib.parse import quote
 
 from streaming.base import FrozenMapping
-from streaming.catalogs.catalog import Catalog
 from streaming.catalogs.entries import LAKE, TableEntry
-from streaming.catalogs.rest import RestClient
+from streaming.catalogs.rest import RestCatalog
 
 _OFFERED = "/generic-tables"
 _FORMAT = "delta"
 
 
-class IcebergRestCatalog(Catalog):
+class IcebergRestCatalog(RestCatalog):
     """The warehouse `name` of the server at `url`; a schema is a namespace of it.
 
     Generic tables have a location, a comment and properties; engines read the columns from the Delta table itself.
     """
 
     kind = "iceberg-rest"
-
-    def __init__(self, url: str, name: str, token: str | None = None) -> None:
-        self._rest = RestClient(self.kind, url, token)
-        self._name = name
-
-    @property
-    def address(self) -> str:
-        """The server and the name of the warehouse."""
-        return f"{self._rest.address}/{self._name}"
-
-    def full_name(self, entry: TableEntry) -> str:
-        """Warehouse, namespace and table."""
-        return f"{self._name}.{entry}"
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry without columns and owner; the owner is also among the properties."""
@@ -85,10 +71,6 @@ class IcebergRestCatalog(Catalog):
     def withdraw(self, entry: TableEntry) -> None:
         """Drop a generic table, whose files the server leaves alone."""
         self._rest.delete(f"{self._tables(entry.schema)}/{_part(entry.name)}")
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._rest.close()
 
     @cached_property
     def _prefix(self) -> str:

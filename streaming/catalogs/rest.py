@@ -1,4 +1,4 @@
-"""Requests to a catalog over HTTP: JSON there and back, and every failure told as one error of catalogs."""
+"""Catalogs that are asked over HTTP: JSON there and back, and every failure told as one error of catalogs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 
 from streaming.base import CatalogError, SettingsError, host_of
+from streaming.catalogs.catalog import Catalog
+from streaming.catalogs.entries import TableEntry
 
 _SECONDS = 30.0
 _ATTEMPTS_TO_CONNECT = 2
@@ -116,6 +118,31 @@ class RestClient:
         else:
             step = "correct what it names, and run the command again, which goes on with what is left."
         return self.refusal(f"refuses {method} {path} ({response.status_code}): {_message(response.text)}", step)
+
+
+class RestCatalog(Catalog):
+    """The catalog `name` of the server at `url`, to which each request bears the `token`.
+
+    Raises:
+        SettingsError: the URL is none, or has a user or password in it.
+    """
+
+    def __init__(self, url: str, name: str, token: str | None = None) -> None:
+        self._rest = RestClient(self.kind, url, token)
+        self._name = name
+
+    @property
+    def address(self) -> str:
+        """The server and the name of the catalog."""
+        return f"{self._rest.address}/{self._name}"
+
+    def full_name(self, entry: TableEntry) -> str:
+        """Catalog, schema and table."""
+        return f"{self._name}.{entry}"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._rest.close()
 
 
 def _is_not_there(response: httpx.Response) -> bool:

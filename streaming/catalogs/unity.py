@@ -14,9 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from streaming.base import FrozenMapping
-from streaming.catalogs.catalog import Catalog
 from streaming.catalogs.entries import LAKE, CatalogColumn, TableEntry
-from streaming.catalogs.rest import RestClient
+from streaming.catalogs.rest import RestCatalog
 
 _API = "api/2.1/unity-catalog"
 _PAGE = "50"
@@ -24,7 +23,7 @@ _TYPE_NAMES = {"bigint": "LONG", "smallint": "SHORT", "tinyint": "BYTE"}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-class UnityCatalog(Catalog):
+class UnityCatalog(RestCatalog):
     """The catalog `name` of the server at `url`; its tables are `name.schema.table`.
 
     Its API changes no table, so one that has to be changed is taken out and registered again at once. It keeps the
@@ -32,19 +31,6 @@ class UnityCatalog(Catalog):
     """
 
     kind = "unity"
-
-    def __init__(self, url: str, name: str, token: str | None = None) -> None:
-        self._rest = RestClient(self.kind, url, token)
-        self._name = name
-
-    @property
-    def address(self) -> str:
-        """The server and the name of the catalog."""
-        return f"{self._rest.address}/{self._name}"
-
-    def full_name(self, entry: TableEntry) -> str:
-        """Catalog, schema and table."""
-        return f"{self._name}.{entry}"
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry without its owner, who is another one there."""
@@ -95,10 +81,6 @@ class UnityCatalog(Catalog):
     def withdraw(self, entry: TableEntry) -> None:
         """Take an external table out, whose files the server leaves alone."""
         self._rest.delete(f"{_API}/tables/{quote(self.full_name(entry), safe='')}")
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._rest.close()
 
     def _pages(self, what: str, params: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         """Everything of a list, page after page; nothing where there is nothing that it could be in."""

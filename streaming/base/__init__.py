@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from streaming.base.extras import needs
     from streaming.base.fields import settle
     from streaming.base.frozen_mapping import FrozenMapping
-    from streaming.base.http import host_of, retry_after
+    from streaming.base.http import host_of, is_only_place, password_in, place_in, retry_after
     from streaming.base.intervals import (
         END_OF_EVENT_TIMES,
         EPOCH,

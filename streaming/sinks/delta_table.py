@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from streaming.base import Dataset, DeclarationError, check_choice, check_tuple, check_type, dataset_at
+from streaming.base import (
+    Dataset,
+    DeclarationError,
+    check_choice,
+    check_tuple,
+    check_type,
+    dataset_at,
+    is_only_place,
+    place_in,
+)
 from streaming.lake import Lake
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
@@ -30,11 +39,6 @@ def settle_mode(target: Target, mode: str, of: str) -> None:
             value=mode,
         )
     object.__setattr__(target, "keeps_keys", mode == "upsert")
-
-
-def password_in(uri: str) -> str:
-    """The password in a URI, which ends at its last `@`, for it may have a slash in it; empty where there is none."""
-    return uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,9 @@ class DeltaTable(Target):
             raise DeclarationError(
                 f"uri={self.uri!r} of DeltaTable names no place", "write 'exports/orders' or 's3://bucket/orders'."
             )
-        scheme, sign, rest = self.uri.partition("://")
-        has_user = "@" in rest.partition("/")[0] and not scheme.startswith("abfs")
-        if password_in(self.uri) or has_user or "?" in self.uri:
-            place = f"{scheme}{sign}{rest.rpartition('@')[2]}".partition("?")[0]
+        if not is_only_place(self.uri):
             raise DeclarationError(
-                f"the uri {place} of DeltaTable has more in it than a place",
+                f"the uri {place_in(self.uri)} of DeltaTable has more in it than a place",
                 "leave user, password and query out; credentials are in the environment, such as AWS_ACCESS_KEY_ID.",
             )
         refused = next((sign for sign in _NOT_IN_PATHS if sign in self.uri), None)

@@ -14,9 +14,10 @@ from streaming.base import (
     check_type,
     names_variables_only,
     needs,
+    password_in,
 )
 from streaming.lake import Lake
-from streaming.sinks.delta_table import Mode, password_in, settle_mode
+from streaming.sinks.delta_table import Mode, settle_mode
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
 _SECRET = ("password", "secret", "token", "credential", "account-key", "connection-string", "header.")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
-from urllib.parse import urlsplit
 
-from streaming.base import DeclarationError, FrozenMapping, check_mapping, needs
+from streaming.base import DeclarationError, FrozenMapping, check_mapping, is_only_place, needs, place_in
 from streaming.lake import Lake
 from streaming.sinks.files import CSV, JSON_LINES, PARQUET, FileFormat, FileTarget, Place
 
@@ -58,25 +57,24 @@ class Objects(FileTarget):
         for name in ("options", "secret_options"):
             check_mapping(f"{name} of Objects", getattr(self, name), str, "a dict from option to text")
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
-        url = urlsplit(self.path)
-        named = f"{url.scheme}://{url.hostname or ''}{url.path}"
-        if url.scheme not in _KINDS or not (url.netloc or url.scheme == "file"):
+        scheme, _, rest = self.path.partition("://")
+        scheme, named = scheme.lower(), place_in(self.path)
+        if scheme not in _KINDS or not (rest.partition("/")[0] or scheme == "file"):
             raise DeclarationError(
                 f"{named!r} of Objects is no URL of an object store; write 's3://bucket/prefix', with one of "
                 f"{', '.join(_KINDS)}."
             )
-        has_user = bool(url.username) and not url.scheme.startswith("abfs")
-        if url.password or has_user or url.query:
+        if not is_only_place(self.path):
             raise DeclarationError(
                 f"the URL {named!r} of Objects has more in it than a place; leave user, password and query out, and "
                 "name the variables that hold credentials with secret_options={'access_key_id': 'NAME_OF_A_VARIABLE'}."
             )
-        if self.endpoint is not None and "@" in urlsplit(self.endpoint).netloc:
+        if self.endpoint is not None and "@" in self.endpoint:
             raise DeclarationError(
                 "the endpoint of Objects has a user or password in it; name the variables that hold them in "
                 "secret_options."
             )
-        object.__setattr__(self, "kind", _KINDS[url.scheme])
+        object.__setattr__(self, "kind", _KINDS[scheme])
         for option in self.options:
             if any(word in option.lower() for word in _SECRET) and option not in _NOT_SECRET:
                 raise DeclarationError(

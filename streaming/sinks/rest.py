@@ -20,6 +20,7 @@ from streaming.base import (
     check_tuple,
     check_type,
     dataset_at,
+    host_of,
     interval,
     retry_after,
 )
@@ -81,10 +82,11 @@ class Rest(Target):
         check_type("url of Rest", self.url, str, "a URL, such as 'https://api.example/orders'")
         try:
             url = httpx.URL(self.url)
-        except httpx.InvalidURL as error:
-            raise DeclarationError(f"url={self.url!r} of Rest cannot be read: {error}.") from error
+        except httpx.InvalidURL:
+            # Without the cause, which may name a part of a password.
+            raise DeclarationError("the url of Rest cannot be read; write 'https://host/path'.") from None
         if url.scheme not in ("http", "https") or not url.host:
-            raise DeclarationError(f"url={self.url!r} of Rest is no address; write 'https://host/path'.")
+            raise DeclarationError(f"the url of Rest ({host_of(self.url)}) is no address; write 'https://host/path'.")
         if url.userinfo:
             raise DeclarationError(
                 f"the url of Rest to {url.host!r} has a user or password in it; send them with secret_headers="
@@ -124,8 +126,8 @@ class Rest(Target):
 
     @property
     def address(self) -> str:
-        """The URL without its query, which may hold a token."""
-        return str(httpx.URL(self.url).copy_with(query=None))
+        """The host: the path of a webhook is a secret, and a query may hold a token."""
+        return f"{host_of(self.url)}/..."
 
     def datasets(self, lake: Lake) -> tuple[Dataset, ...]:
         """The host: the path of a webhook is a secret."""

@@ -176,7 +176,9 @@ def test_secrets_come_from_the_environment_and_are_in_no_text(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "Bearer hunter2")
-    target = Rest(f"{server.url}?token=hunter2", secret_headers={"Authorization": "SHOP_TOKEN"}, headers={"X-By": "me"})
+    target = Rest(
+        f"{server.url}/hunter2?token=hunter2", secret_headers={"Authorization": "SHOP_TOKEN"}, headers={"X-By": "me"}
+    )
     send(target, 1)
     assert (server.posted[0].headers["Authorization"], server.posted[0].headers["X-By"]) == ("Bearer hunter2", "me")
     server.answer = lambda posted: 500
@@ -193,6 +195,7 @@ def test_secrets_come_from_the_environment_and_are_in_no_text(
     [
         ({"url": "ftp://x/y"}, "is no address"),
         ({"url": "https://me:hunter2@x/y"}, "has a user or password in it"),
+        ({"url": "https://me:hunter2/z@x/y"}, "the url of Rest cannot be read"),
         ({"url": "http://x/", "flush": "soon"}, "'soon' is not an interval"),
         ({"url": "http://x/", "headers": {"a": 1}}, "'a' in headers of Rest is 1"),
         ({"url": "http://x/", "refused": (100,)}, "refused of Rest has 100, which is no status; use 200 to 599"),

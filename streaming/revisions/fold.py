@@ -28,7 +28,7 @@ from streaming.keyed import DUE, HASH, BucketFile, OpenBucket, StoredState
 from streaming.tables import TaskFile, TaskFiles
 
 SEQUENCE, DELETES, CONCERNS = "_sequence", "_deletes", "_concerns"
-"""The place of a revision among those of its key, whether it says that the key is gone, and whether it concerns a row."""
+"""The place of a revision among those of its key, whether it says that the key is gone, and whether it is of a row."""
 REPORT = "report"
 _MICROS_A_DAY = 86_400_000_000
 

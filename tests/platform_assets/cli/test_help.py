@@ -33,8 +33,8 @@ finally:
     print("needed:", sorted({slow!r} & set(sys.modules)), gc.isenabled(), gc.get_freeze_count() > 0)
 """
 SLOW = {
-    "pyspark", "dagster", "great_expectations", "pandas", "matplotlib", "httpx", "prometheus_client", "asyncio",
-    "pydantic_settings", "pyarrow.compute", "pyarrow.dataset", "hypothesis",
+    "pyspark", "dagster", "great_expectations", "pandas", "matplotlib", "httpx", "prometheus_client",
+    "pyarrow.compute", "pyarrow.dataset", "hypothesis",
 }  # fmt: skip
 
 

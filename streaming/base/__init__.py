@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         REVISION,
         SIGN,
         STAMP,
+        STEP_COLUMN,
         WINDOW,
         WRITTEN_AT,
         constant,

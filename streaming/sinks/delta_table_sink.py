@@ -61,7 +61,8 @@ class DeltaSink(TableSink):
             columns,
             mode="ignore",
             description=f"Rows of the delivery {self._delivered.name}.",
-            configuration=_CONFIGURATION | property_of_bounded(_bounded(columns, self._delivered.key)),
+            configuration=_CONFIGURATION
+            | property_of_bounded(_bounded(columns, self._delivered.key), Schema.from_arrow(columns)),
         )
         return StoredDelta(delta.opened(self._uri), self._uri, self.address, self._delivered)
 

@@ -54,8 +54,8 @@ class TableAbout:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of the table that say it."""
-        return {**({KEY: ", ".join(self.key)} if self.key else {}), **property_of_bounded(self.bounded or ())}
+        """The properties of the table that say it, but for that of its bounds."""
+        return {KEY: ", ".join(self.key)} if self.key else {}
 
 
 NOTHING_SAID = TableAbout()
@@ -72,7 +72,7 @@ def describe(table: DeltaTable, about: TableAbout) -> None:
             for name, told in _untold(there, about.columns).items():
                 table.alter.set_column_metadata(name, told)
     key = {KEY: ", ".join(about.key)} if about.key or KEY in table.metadata().configuration else {}
-    bounded = {} if about.bounded is None else property_of_bounded(about.bounded)
+    bounded = {} if about.bounded is None else property_of_bounded(about.bounded, table.schema())
     set_properties(table, {**key, **bounded})
 
 

@@ -8,14 +8,15 @@ of them or of none: without any deltalake tells nothing.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from pyarrow import types
 
 from streaming.base import MILLISECOND
@@ -24,7 +25,8 @@ BOUNDED = "delta.dataSkippingStatsColumns"
 """The property of a table, one of Delta's own, that names the columns of which its files keep bounds."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAMED = re.compile(r"`((?:[^`]|``)+)`|([^,`\s]+)")
+_PART = r"`(?:[^`]|``)+`|[^`,.\s]+"
+_NAMED = re.compile(rf"({_PART})(\.(?:{_PART}))*")
 _EXACT = {"BOOLEAN": {"NONE"}, "INT32": {"NONE", "INT", "DATE"}, "INT64": {"NONE", "INT", "TIMESTAMP"}}
 """The numbers that JSON has exactly, by Parquet's types. NaN is in no bounds, decimals would be rounded."""
 _TEXTS = {"BYTE_ARRAY": {"STRING"}}
@@ -37,10 +39,28 @@ def can_be_bounded(type_: pa.DataType) -> bool:
     return any(is_exact(type_) for is_exact in (*exact, types.is_large_string))
 
 
-def property_of_bounded(columns: Iterable[str]) -> dict[str, str]:
-    """The property of a table whose files keep bounds of these columns."""
-    quoted = (name if _PLAIN.fullmatch(name) else "`{}`".format(name.replace("`", "``")) for name in columns)
-    return {BOUNDED: ",".join(quoted)}
+def property_of_bounded(columns: Iterable[str], schema: Schema) -> dict[str, str]:
+    """The property of a table with this schema whose files keep bounds of those of `columns` that it has.
+
+    It also names a field of each struct, without bounds: delta-rs loses all columns after one of which none is named.
+    """
+    fields = json.loads(schema.to_json())["fields"]
+    bounded = {*columns} & {each["name"] for each in fields}
+    named = (path for each in fields for path in ([[each["name"]]] if each["name"] in bounded else _paths(each)))
+    return {BOUNDED: ",".join(".".join(map(_quoted, path)) for path in named) if bounded else ""}
+
+
+def _paths(field: Mapping[str, Any]) -> list[list[str]]:
+    """The path of a field of each struct that a column is, and holds but in arrays and maps; none of other columns."""
+    type_ = field["type"]
+    if not isinstance(type_, dict) or type_["type"] != "struct" or not type_["fields"]:
+        return []
+    within = [path for each in type_["fields"] for path in _paths(each)]
+    return [[field["name"], *path] for path in within or [[type_["fields"][0]["name"]]]]
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else "`{}`".format(name.replace("`", "``"))
 
 
 def named_bounded(table: DeltaTable) -> list[str] | None:
@@ -48,7 +68,9 @@ def named_bounded(table: DeltaTable) -> list[str] | None:
     text = table.metadata().configuration.get(BOUNDED)
     if text is None:
         return None
-    return [quoted.replace("``", "`") or plain for quoted, plain in _NAMED.findall(text)]
+    return [
+        name[1:-1].replace("``", "`") if name[0] == "`" else name for name, field in _NAMED.findall(text) if not field
+    ]
 
 
 def bounded_columns(table: DeltaTable) -> list[str]:

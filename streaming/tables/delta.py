@@ -27,6 +27,7 @@ from streaming.tables import s3, storage
 from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
 from streaming.tables.altering import attempts
 from streaming.tables.arrow import files_added, read_added
+from streaming.tables.bounds import property_of_bounded
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
@@ -148,15 +149,17 @@ def create(
 ) -> DeltaTable:
     """The table at `uri`, created empty if it is not there yet, with columns of Spark types; see `opened_or_created`.
 
-    It is partitioned by `_day` where `schema` has that column and nothing else is said.
+    It is partitioned by `_day` where `schema` has that column and nothing else is said. Where `about` does not tell of
+    which columns its files keep bounds, they keep bounds of none.
     """
+    columns = Schema.from_json(with_metadata(nullable(schema), about.columns).json())
     return opened_or_created(
         uri,
-        Schema.from_json(with_metadata(nullable(schema), about.columns).json()),
+        columns,
         description=description,
         append_only=append_only,
         partition_by=partition_of(schema.names) if partition_by is None else partition_by,
-        properties={**about.properties, **(properties or {})},
+        properties={**about.properties, **property_of_bounded(about.bounded or (), columns), **(properties or {})},
     )
 
 

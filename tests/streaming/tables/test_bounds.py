@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from streaming.base import T
-from streaming.tables import TableAbout, arrow_schema_of, bounded_columns, delta, describe
+from streaming.tables import TableAbout, arrow_schema_of, bounded_columns, delta, describe, files_added
 
 _COLUMNS = pa.schema(
     {
@@ -248,15 +248,33 @@ def test_a_table_with_reader_features_gets_no_more_of_them(tmp_path: Path) -> No
 
 
 def test_names_of_any_signs_are_named_as_delta_has_them(tmp_path: Path) -> None:
-    names = ("plain", "two words", "a,b", "tick`s", "ünd", "9th")
+    names = ("plain", "two words", "a,b", "tick`s", "ünd", "9th", "dotted.name")
     columns = pa.schema([pa.field(name, pa.int64()) for name in (*names, "other")])
-    table = DeltaTable.create(str(tmp_path / "t"), columns, configuration=TableAbout(bounded=names).properties)
+    table = DeltaTable.create(str(tmp_path / "t"), columns)
+    describe(table, TableAbout(bounded=names))
     assert bounded_columns(table) == [*names]
+
+
+def test_delta_rs_knows_the_bounds_of_columns_after_structs(tmp_path: Path) -> None:
+    inner = pa.struct({"a b": pa.list_(pa.int32()), "x": pa.int32()})
+    outer = pa.struct({"left": inner, "n": pa.int32(), "right": pa.struct({"deep": inner})})
+    columns = pa.schema({"outer": outer, "_batch": pa.int64(), "inner": inner, "at": pa.timestamp("us", "UTC")})
+    uri, schema = str(tmp_path / "t"), T.StructType.fromJson(json.loads(Schema.from_arrow(columns).to_json()))
+    table = delta.create(uri, schema, append_only=False, description="", about=TableAbout(bounded=("_batch", "at")))
+    assert bounded_columns(table) == ["_batch", "at"]
+    row = {"outer": None, "_batch": 7, "inner": {"a b": [1], "x": 1}, "at": datetime(2026, 1, 1, tzinfo=UTC)}
+    rows = pa.Table.from_pylist([row], arrow_schema_of(table))
+    delta.stage_rows(uri, rows, schema, statistics=("_batch", "at")).commit({})
+    added = files_added(delta.opened(uri))
+    assert added["min._batch"].to_pylist() == [7] and added["max.at"].null_count == 0
+    dataset = DeltaTable(uri).to_pyarrow_dataset()
+    assert dataset.count_rows(filter=pc.field("inner", "x") == 1) == 1
+    assert dataset.count_rows(filter=pc.field("outer").is_null()) == 1
 
 
 def test_spark_leaves_files_out_by_the_bounds_that_a_table_names(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
-    frame = spark.createDataFrame([(1, "a"), (2, None)], "n bigint, text string")
+    frame = spark.createDataFrame([((1,), 1, "a"), (None, 2, None)], "place struct<x: int>, n bigint, text string")
     delta.create(uri, frame.schema, append_only=False, description="", about=TableAbout(bounded=("n",)))
     for n in (1, 2):
         delta.stage(frame.where(f"n = {n}"), uri, statistics=("n",)).commit({})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         REVISION,
         SIGN,
         STAMP,
+        STEP_COLUMN,
         WINDOW,
         WRITTEN_AT,
         constant,

@@ -32,6 +32,9 @@ STAMP = "_watermark"
 BATCH = "_batch"
 """The number of the row's batch in the log, or of the step that wrote it, where that is of several logs."""
 
+STEP_COLUMN = "_step"
+"""The number of the step that wrote the row, where a batch is answered in several."""
+
 AT = "_at"
 """The event time of a row that an operator makes of others."""
 

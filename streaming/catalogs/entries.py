@@ -18,7 +18,7 @@ from streaming.declare import DEAD, SUBSCRIPTIONS, ColumnSpec, Operator, Pipelin
 from streaming.lake import Lake, place_of_log
 from streaming.log import about_log
 from streaming.operators import about_table
-from streaming.tables import delta, location, sql_type
+from streaming.tables import NOTHING_SAID, TableAbout, delta, location, sql_type
 
 OWN = "tidemark."
 """The beginning of the names of properties that are ours; those of others in a catalog are never touched."""
@@ -91,7 +91,7 @@ class _Published:
     name: str
     path: str
     comment: str
-    about: delta.TableAbout = delta.NOTHING_SAID
+    about: TableAbout = NOTHING_SAID
 
 
 def lake_uri(path: str) -> str:
@@ -125,7 +125,7 @@ def _published(lake: Lake, pipeline: Pipeline) -> Iterator[_Published]:
         name = delivery.table_name(DEAD)
         comment = f"Rows that the target of delivery {delivery.name} refused, or that its own SQL failed for."
         columns = (ColumnSpec(column, meaning) for column, meaning in _DEAD_LETTERS.items())
-        yield _Published(name, lake.table(delivery, DEAD), comment, delta.TableAbout.of(columns))
+        yield _Published(name, lake.table(delivery, DEAD), comment, TableAbout.of(columns))
     for receiver in pipeline.receivers:
         name = receiver.table_name(SUBSCRIPTIONS)
         comment = f"Everything that receiver {receiver.name} has ever asked its source for."

@@ -479,7 +479,10 @@ def _copies(rows: pa.Table) -> list[int]:
 def _rows_after(changes: DeltaTable, revision: int) -> int:
     """The number of rows in files that have later revisions."""
     files = pa.table(changes.get_add_actions(flatten=True))
-    later = pc.greater(files[f"max.{REVISION}"], revision)
+    if f"max.{REVISION}" not in files.column_names:
+        return pc.sum(files["num_records"]).as_py() or 0
+    # A file whose bounds nobody knows may have any revision.
+    later = pc.fill_null(pc.greater(files[f"max.{REVISION}"], revision), True)
     return pc.sum(files["num_records"].filter(later)).as_py() or 0
 
 

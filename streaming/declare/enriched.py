@@ -11,9 +11,12 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from streaming.base import (
+    AT,
+    BATCH,
     DAY,
     INGESTED_AT,
     ORIGIN,
+    STEP_COLUMN,
     DeclarationError,
     Types,
     arrow_schema,
@@ -141,9 +144,10 @@ class Enriched(Operator):
         """The rows with their answers, those without one, and those that wait."""
         about = f": {self.description}" if self.description else ""
         failed, pending = f"Rows without an answer of {self.name}", f"Rows that wait for an answer of {self.name}"
+        bounded = (AT, BATCH, STEP_COLUMN)
         return (
-            TableSpec("", f"Rows of enrichment {self.name}{about}"),
-            TableSpec(FAILED, failed, is_result=False),
+            TableSpec("", f"Rows of enrichment {self.name}{about}", bounded=bounded),
+            TableSpec(FAILED, failed, is_result=False, bounded=bounded),
             TableSpec(PENDING, pending, is_result=False, is_state=True),
         )
 

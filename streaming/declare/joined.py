@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from streaming.base import (
+    AT,
+    BATCH,
     DAY,
     MICROSECOND,
     ORIGIN,
@@ -175,8 +177,9 @@ class Joined(Operator):
     def tables(self) -> tuple[TableSpec, ...]:
         """Its pairs, and the rows that had none in time."""
         about = f": {self.description}" if self.description else ""
-        pairs = TableSpec("", f"Pairs of join {self.name}{about}")
-        unmatched = TableSpec(UNMATCHED, f"Rows of join {self.name} that had no partner in time")
+        pairs = TableSpec("", f"Pairs of join {self.name}{about}", bounded=(AT, BATCH))
+        lonely = f"Rows of join {self.name} that had no partner in time"
+        unmatched = TableSpec(UNMATCHED, lonely, bounded=(AT, BATCH))
         return (pairs, unmatched) if self.outer_sides else (pairs,)
 
     @property

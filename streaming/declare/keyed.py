@@ -182,8 +182,11 @@ class Keyed(Operator):
         """The function's results, its side outputs, what failed where that is declared, and its state."""
         about = f": {self.description}" if self.description else ""
         return (
-            TableSpec("", f"Results of keyed function {self.name}{about}"),
-            *(TableSpec(side, f"Side output {side} of keyed function {self.name}") for side in self.sides),
+            TableSpec("", f"Results of keyed function {self.name}{about}", bounded=(AT,)),
+            *(
+                TableSpec(side, f"Side output {side} of keyed function {self.name}", bounded=(AT,))
+                for side in self.sides
+            ),
             *([self._failed_table] if self.diverts else []),
             TableSpec(STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
             *(self._corrections_table(to) for to in self._emitted if self.order == "event" and self.idle is not None),
@@ -198,11 +201,11 @@ class Keyed(Operator):
         of = f"side output {to} of keyed function" if to else "keyed function"
         description = f"Corrections of {of} {self.name}"
         suffix, is_result = corrections_of(to), not to
-        return TableSpec(suffix, description, "backfill", is_result=is_result, keeps_history=True)
+        return TableSpec(suffix, description, "backfill", is_result=is_result, keeps_history=True, bounded=(AT,))
 
     @property
     def _failed_table(self) -> TableSpec:
-        return TableSpec(FAILED, f"Rows for which keyed function {self.name} raised", is_result=False)
+        return TableSpec(FAILED, f"Rows for which keyed function {self.name} raised", is_result=False, bounded=(AT,))
 
     @property
     def delivers(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ class TableSpec:
     backfill. `is_result`: what is current is made of it, so that the gate judges it. `is_replaced`: it is written whole
     each time. `keeps_history`: its commits say how far it is, so that none may be cleaned away. `is_state`: it holds
     what the operator must remember between two steps, is written whole in each, and the operator itself cleans it.
+    `bounded`: the columns whose bounds all of its files keep, so that files are left out where they are read.
     """
 
     suffix: str
@@ -66,6 +67,7 @@ class TableSpec:
     is_replaced: bool = False
     keeps_history: bool = False
     is_state: bool = False
+    bounded: tuple[str, ...] = ()
 
 
 class Operator(ABC):
@@ -283,7 +285,10 @@ def published_columns(operator: Operator, suffix: str) -> tuple[ColumnSpec, ...]
 def published_of(operator: Operator) -> tuple[TableSpec, ...]:
     """The tables that are published of an operator that corrects its results."""
     of = f"what is current of {operator.kind_name} {operator.name}"
-    return TableSpec(CHANGES, f"Every change of {of}"), TableSpec(CURRENT, of[0].upper() + of[1:], is_result=False)
+    return (
+        TableSpec(CHANGES, f"Every change of {of}", bounded=(REVISION, SIGN)),
+        TableSpec(CURRENT, of[0].upper() + of[1:], is_result=False, bounded=(REVISION,)),
+    )
 
 
 def corrections_of(output: str) -> str:

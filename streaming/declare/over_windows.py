@@ -76,9 +76,15 @@ class OverWindows(Operator):
     def tables(self) -> tuple[TableSpec, ...]:
         """First results, what else the stream process writes, and corrections where they are declared."""
         of = f"of {self.kind_name} {self.name}"
-        corrections = TableSpec(CORRECTIONS, f"Corrections {of}", written_by="backfill", keeps_history=True)
+        corrections = TableSpec(
+            CORRECTIONS, f"Corrections {of}", written_by="backfill", keeps_history=True, bounded=("window_start",)
+        )
         return (
-            TableSpec("", f"First results {of}{f': {self.description}' if self.description else ''}"),
+            TableSpec(
+                "",
+                f"First results {of}{f': {self.description}' if self.description else ''}",
+                bounded=("window_start", "window_end"),
+            ),
             *self.own_tables,
             *([corrections] if self.corrected else []),
         )

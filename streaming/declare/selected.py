@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from streaming.base import (
+    AT,
+    BATCH,
     DAY,
     INGESTED_AT,
     ORIGIN,
@@ -132,11 +134,15 @@ class Selected(Operator):
     @property
     def tables(self) -> tuple[TableSpec, ...]:
         """Its own, one for each side output, and one for rows that cannot be computed where that is declared."""
-        about = f": {self.description}" if self.description else ""
+        about, bounded = f": {self.description}" if self.description else "", (AT, BATCH)
+        failed = TableSpec(FAILED, f"Rows that selection {self.name} cannot compute", is_result=False, bounded=bounded)
         return (
-            TableSpec("", f"Rows of selection {self.name}{about}"),
-            *(TableSpec(to, f"Side output {to} of selection {self.name}", is_result=False) for to in self.sides),
-            *([TableSpec(FAILED, f"Rows that selection {self.name} cannot compute", is_result=False)] * self.diverts),
+            TableSpec("", f"Rows of selection {self.name}{about}", bounded=bounded),
+            *(
+                TableSpec(to, f"Side output {to} of selection {self.name}", is_result=False, bounded=bounded)
+                for to in self.sides
+            ),
+            *([failed] * self.diverts),
         )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from streaming.base import DeclarationError, check_column_name, check_name, columns_of, interval, settle
+from streaming.base import BATCH, DeclarationError, check_column_name, check_name, columns_of, interval, settle
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log, unit_of
 from streaming.declare.delivered import CHANGES
@@ -113,8 +113,14 @@ class Windowed(OverWindows):
     @property
     def own_tables(self) -> tuple[TableSpec, ...]:
         """State, and where declared updates and open windows."""
-        updates = TableSpec(UPDATES, f"Updates of view {self.name} by late rows")
-        open_ = TableSpec(OPEN, f"Open windows of view {self.name}, provisional", is_result=False, is_replaced=True)
+        updates = TableSpec(UPDATES, f"Updates of view {self.name} by late rows", bounded=("window_start", BATCH))
+        open_ = TableSpec(
+            OPEN,
+            f"Open windows of view {self.name}, provisional",
+            is_result=False,
+            is_replaced=True,
+            bounded=("window_start",),
+        )
         state = TableSpec(STATE, f"What view {self.name} keeps between steps", is_result=False, is_state=True)
         return (*([updates] if self.updated else []), *([open_] if self.early is not None else []), state)
 

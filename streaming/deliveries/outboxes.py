@@ -19,6 +19,7 @@ from streaming.base import (
     FIRST_INSTANT,
     ORIGIN,
     REVISION,
+    STEP_COLUMN,
     WRITTEN_AT,
     DeclarationError,
     FencedError,
@@ -46,11 +47,11 @@ from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
-from streaming.lookups import STEP, STEP_COLUMN
+from streaming.lookups import STEP
 from streaming.operators import NEWEST_BATCH, Progress, Replaced, generation_of
 from streaming.sinks import TIME
 from streaming.spark import exact_json
-from streaming.tables import FileIndex, delta, read_files
+from streaming.tables import FileIndex, TableAbout, delta, read_files
 from streaming.views import late_pairs, late_rows, read_first
 
 _VALUES = "_values"
@@ -132,6 +133,7 @@ class _RefusedOutbox(Outbox):
             append_only=True,
             description=about,
             properties=recorded_by(self._delivery),
+            about=TableAbout(bounded=(REVISION,)),
         )
 
         def fence(table: DeltaTable) -> None:

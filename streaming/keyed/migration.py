@@ -35,7 +35,7 @@ from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS, Buckets
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
 from streaming.operators import Outputs, Progress, declaration_properties, recorded_declaration
-from streaming.tables import TaskFile, delta
+from streaming.tables import TaskFile, delta, set_properties
 
 SOURCE = "source"
 """The number of the state's table that stands for the functions' text."""
@@ -328,7 +328,7 @@ def _record(lake: Lake, keyed: Keyed, migrations: list[dict[str, Any]]) -> None:
         table = delta.open_table(lake.table(keyed, spec.suffix))
         if table is not None:
             more = {_MIGRATIONS: migrations} if spec.is_state else {}
-            table.alter.set_table_properties(declaration_properties(keyed, **more), raise_if_not_exists=False)
+            set_properties(table, declaration_properties(keyed, **more), needed=True)
 
 
 def _said(keyed: Keyed, before: dict[str, Any], kept: int, gone: int) -> str:

@@ -27,7 +27,18 @@ from streaming.declare import Stream, log_columns
 from streaming.lake import Lake
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows
 from streaming.sources import UnitTable, unit_table_of
-from streaming.tables import FileIndex, TimeRange, at_most, delta, have_common, merged, occupied, read_files, storage
+from streaming.tables import (
+    FileIndex,
+    TableAbout,
+    TimeRange,
+    at_most,
+    delta,
+    have_common,
+    merged,
+    occupied,
+    read_files,
+    storage,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,9 +52,9 @@ _LARGE = 8 * 2**20
 """Bytes of a file of which it pays to look for the part that is needed."""
 
 
-def about_log(stream: Stream) -> delta.TableAbout:
-    """The meaning of the columns of the stream's log."""
-    return delta.TableAbout.of(log_columns(stream))
+def about_log(stream: Stream) -> TableAbout:
+    """The meaning of the columns of the stream's log, and which have bounds."""
+    return TableAbout.of(log_columns(stream), bounded=(stream.event_time, _BATCH))
 
 
 def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:

@@ -11,14 +11,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, OperatorError, counted, date_literal
+from streaming.base import AT, BATCH, ORIGIN, STEP_COLUMN, WRITTEN_AT, OperatorError, counted, date_literal
 from streaming.declare import FAILED, PENDING, Enriched, Stream, described
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import head, valid
 from streaming.lookups.calls import capacity_of
 from streaming.lookups.steps import EnrichedAnalysis, EnrichedSteps, Piece
-from streaming.lookups.tables import STEP_COLUMN, Reached, select_rows
+from streaming.lookups.tables import Reached, select_rows
 from streaming.operators import (
     Finding,
     Law,

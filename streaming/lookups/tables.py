@@ -12,12 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DateType, StructField, StructType
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, FencedError
+from streaming.base import AT, BATCH, DAY, ORIGIN, STEP_COLUMN, WRITTEN_AT, FencedError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.log import Batch
 from streaming.spark import failure_of, guarded
 
-STEP_COLUMN = "_step"
 ASKED_AT, ANSWERED_AT, ATTEMPT, ATTEMPTS = "_asked_at", "_answered_at", "_attempt", "_attempts"
 CACHED, ERROR, VERSION, REQUEST = "_cached", "_error", "_version", "_request"
 

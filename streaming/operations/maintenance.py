@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming import log
-from streaming.base import utc_now
+from streaming.base import REVISION, utc_now
 from streaming.changes import note_together
 from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
@@ -20,7 +20,7 @@ from streaming.operations.cuts import forget_recomputed
 from streaming.operations.savepoint import Pinned, pinned
 from streaming.operators import about_table
 from streaming.service import forget_progress
-from streaming.tables import attempts, clean_up, delta, storage
+from streaming.tables import NOTHING_SAID, TableAbout, attempts, clean_up, delta, describe, storage
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
@@ -51,7 +51,7 @@ class _Table:
     uri: str
     compacted: bool = True
     cleaned: bool = True
-    about: delta.TableAbout = delta.NOTHING_SAID
+    about: TableAbout = NOTHING_SAID
 
 
 def maintain(
@@ -70,7 +70,7 @@ def maintain(
     far each day is corrected. Tables of open windows are written whole each time, so there is nothing to compact. What
     `progress` says of a batch goes after a month.
 
-    What the declarations say of columns and keys by now is written into the tables' metadata.
+    What the declarations say of columns, keys and bounds by now is written into the tables' metadata.
 
     A table in which nothing was written since is left alone, and not in what is returned, until `retention` is over and
     files can go again.
@@ -81,8 +81,8 @@ def maintain(
     cleans itself, and a delivery its ledger.
     """
     for kind in _tables(lake, pipeline):
-        if kind.about != delta.NOTHING_SAID and delta.exists(kind.uri):
-            delta.describe(kind.uri, kind.about)
+        if kind.about != NOTHING_SAID and (table := delta.open_table(kind.uri)) is not None:
+            describe(table, kind.about)
     at = now()
     again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
@@ -129,7 +129,8 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
             if not table.is_state
         ]
     for delivery in pipeline.deliveries:
-        tables += [_Table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)]
+        told = TableAbout(bounded=(REVISION,))
+        tables += [_Table(lake.table(delivery, DEAD)), _Table(lake.table(delivery, CHANGES), about=told)]
     for receiver in pipeline.receivers:
         tables += [_Table(lake.table(receiver, suffix)) for suffix in receiver.reserved_suffixes]
     return tables
@@ -187,8 +188,7 @@ class _MaintainedVersions:
     @classmethod
     def read(cls, lake: Lake, pipeline: Pipeline) -> _MaintainedVersions:
         """The versions at which the last maintenance left the pipeline's tables; none before the first."""
-        text = storage.read_text(_place(lake, pipeline))
-        return cls({} if text is None else json.loads(text))
+        return cls(storage.read_json(_place(lake, pipeline)) or {})
 
     def write(self, lake: Lake, pipeline: Pipeline) -> None:
         """Put it in place whole."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.tables import delta
+from streaming.tables import delta, set_properties
 
 _PROPERTY = {"delta.enableChangeDataFeed": "true"}
 
@@ -31,11 +31,6 @@ def feed_changes(lake: Lake, pipeline: Pipeline, done: Collection[str] = ()) -> 
     fed = []
     for uri in uris:
         table = None if uri in done else delta.open_table(uri)
-        if table is None or delta.has_reader_features(table):
-            continue
-        for attempt in delta.attempts(table):
-            with attempt:
-                if not _PROPERTY.items() <= table.metadata().configuration.items():
-                    table.alter.set_table_properties(_PROPERTY)
-        fed.append(uri)
+        if table is not None and set_properties(table, _PROPERTY):
+            fed.append(uri)
     return fed

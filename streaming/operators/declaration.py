@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deltalake import DeltaTable
@@ -16,7 +17,7 @@ from streaming.base import ChangedDeclaration, T
 from streaming.declare import CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators.progress import BORN, generation_of
-from streaming.tables import delta
+from streaming.tables import TableAbout, delta, set_properties
 
 DECLARATION = "tidemark.declaration"
 """The property of a table that records what made it."""
@@ -24,16 +25,20 @@ DECLARATION = "tidemark.declaration"
 _NOTHING = "nothing"
 
 
-def create_table(lake: Lake, operator: Operator, suffix: str, schema: T.StructType) -> str:
+def create_table(
+    lake: Lake, operator: Operator, suffix: str, schema: T.StructType, bounded: tuple[str, ...] | None = None
+) -> str:
     """Create a table of the operator, empty, if it is not there yet; returns where it is.
 
-    It is of the generation of the operator's own table.
+    It is of the generation of the operator's own table. `bounded` are the columns whose bounds its files keep, as it is
+    declared where it is left out.
     """
     spec = next(table for table in operator.tables if table.suffix == suffix)
     uri = lake.table(operator, suffix)
     if delta.exists(uri):
         return uri
     generation = generation_of(delta.open_table(lake.table(operator)))
+    about = about_table(operator, suffix)
     born = {BORN: str(generation)} if generation else {}
     delta.create(
         uri,
@@ -41,15 +46,17 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: T.StructTy
         append_only=spec.written_by == "stream" and not (spec.is_replaced or spec.is_state),
         description=spec.description,
         properties={**declaration_properties(operator), **born},
-        about=about_table(operator, suffix),
+        about=about if bounded is None else replace(about, bounded=bounded),
     )
     return uri
 
 
-def about_table(operator: Operator, suffix: str = "") -> delta.TableAbout:
-    """The meaning and the key of a table of the operator."""
+def about_table(operator: Operator, suffix: str = "") -> TableAbout:
+    """The meaning and the key of a table of the operator, and which of its columns have bounds."""
     unique = next((law.unique for law in operator.laws_of(suffix) if law.unique), ())
-    return delta.TableAbout.of(operator.columns_of(suffix), operator.result_key if suffix == CURRENT else unique)
+    key = operator.result_key if suffix == CURRENT else unique
+    spec = next(spec for spec in (*operator.tables, *operator.published) if spec.suffix == suffix)
+    return TableAbout.of(operator.columns_of(suffix), key, spec.bounded)
 
 
 def declaration_properties(operator: Operator, **more: Any) -> dict[str, str]:
@@ -86,7 +93,7 @@ def check_declaration(
             continue
         recorded = recorded_declaration(table)
         if recorded is None:
-            table.alter.set_table_properties(declaration_properties(operator), raise_if_not_exists=False)
+            set_properties(table, declaration_properties(operator))
             continue
         # What an older version did not record is not known to have changed.
         before = {**declared["makes"], **counts_as(recorded["makes"])}

@@ -23,7 +23,7 @@ from streaming.operators.progress import (
     generation_of,
     is_gone,
 )
-from streaming.tables import bounded_columns, delta, numbers_of, storage
+from streaming.tables import TableAbout, bounded_columns, delta, describe, numbers_of, set_properties, storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,14 +116,19 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
         storage.remove_folder(uri)
     declaration = {DECLARATION: json.dumps({**(recorded_declaration(built) or {}), "operator": operator.name})}
     about = (metadata.description or "").replace(next_of(operator).name, operator.name)
-    delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration)
-    delta.opened(uri).alter.set_table_properties(declaration, raise_if_not_exists=False)
+    said = TableAbout.in_table(built)
+    table = delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration, about=said)
+    # A declaration that is of other rows than the table's would be refused.
+    set_properties(table, declaration, needed=True)
     numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
     numbers |= {} if there is None else _continued(numbers, numbers_of(there), generation)
-    _replace(rows, uri, generation, numbers, bounded_columns(built))
-    delta.describe(uri, delta.TableAbout.in_table(built))
+    # Those that the older table names, too, until it names others.
+    bounded = dict.fromkeys((*bounded_columns(built), *bounded_columns(table)))
+    _replace(rows, uri, generation, numbers, [name for name in bounded if name in rows.columns])
+    table = delta.opened(uri)
+    describe(table, said)
     if metadata.configuration.get(_APPEND_ONLY) == "true":
-        delta.opened(uri).alter.set_table_properties({_APPEND_ONLY: "true"})
+        set_properties(table, {_APPEND_ONLY: "true"})
 
 
 def _continued(built: Mapping[str, int], there: Mapping[str, int], generation: int) -> dict[str, int]:
@@ -154,7 +159,7 @@ def _replace(
     """All rows of the table at `uri` by `rows`, and all its numbers by `numbers`, in one commit."""
     table = delta.opened(uri)
     # An append-only table takes no replacement.
-    table.alter.set_table_properties({_APPEND_ONLY: "false"})
+    set_properties(table, {_APPEND_ONLY: "false"}, needed=True)
     forgotten = dict.fromkeys(numbers_of(table), FORGOTTEN)
     kept = {**forgotten, **numbers, GENERATION: generation, SUPERSEDED: table.version()}
     delta.replace_all(rows, uri, says=kept, numbers=kept, statistics=statistics)

@@ -51,7 +51,7 @@ from streaming.revisions.fold import (
     RevisionReport,
     WriteRevisions,
 )
-from streaming.tables import delta
+from streaming.tables import TableAbout, delta
 
 _log = logging.getLogger("tidemark")
 
@@ -181,6 +181,7 @@ class Revising:
             append_only=False,
             description=f"The newest revision of each key of {stream.name}; of one that is gone its sequence",
             partition_by=(),
+            about=TableAbout(bounded=(HASH, DUE)),
         )
         if not self._is_wide:
             delta.widen(lake.log(stream), self._schema)

@@ -19,7 +19,19 @@ from streaming.base import MILLISECOND, SinkError, StoreError
 from streaming.sinks.sink import Delivered, NumberedBatch, check_own
 from streaming.sinks.table_rows import Bounds
 from streaming.sinks.table_sink import MovedMeanwhile, StoredFile, StoredTable, TableSink
-from streaming.tables import TaskFile, TaskFiles, arrow_schema_of, delta, files_added, read_file, s3, storage
+from streaming.tables import (
+    TaskFile,
+    TaskFiles,
+    arrow_schema_of,
+    can_be_bounded,
+    delta,
+    files_added,
+    named_bounded,
+    property_of_bounded,
+    read_file,
+    s3,
+    storage,
+)
 
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 _READ_AS_THEY_ARE = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -49,7 +61,8 @@ class DeltaSink(TableSink):
             columns,
             mode="ignore",
             description=f"Rows of the delivery {self._delivered.name}.",
-            configuration=_CONFIGURATION,
+            configuration=_CONFIGURATION
+            | property_of_bounded(_bounded(columns, self._delivered.key), Schema.from_arrow(columns)),
         )
         return StoredDelta(delta.opened(self._uri), self._uri, self.address, self._delivered)
 
@@ -185,23 +198,22 @@ class StoredDelta(StoredTable):
         )
 
     def _write(self, rows: pa.Table) -> list[TaskFile]:
-        files = TaskFiles(self._uri, rows.schema, self._bounded(rows.schema))
+        named = named_bounded(self._table)
+        bounded = _bounded(rows.schema, self._delivered.key) if named is None else named
+        files = TaskFiles(self._uri, rows.schema, bounded)
         for piece in rows.combine_chunks().to_batches():
             files.write(piece)
         return files.close()
 
-    def _bounded(self, columns: pa.Schema) -> list[str]:
-        """The columns whose bounds are kept: no texts but keys, which may be long, and no floats.
 
-        NaN is in no bounds of Parquet's, and readers to whom it is the greatest number would leave it out.
-        """
-        key, types = self._delivered.key, pa.types
-        kept = [
-            each.name
-            for each in columns
-            if not types.is_floating(each.type) and (each.name in key or not types.is_string(each.type))
-        ]
-        return sorted(kept, key=lambda name: name not in key)[:_MOST_FOR_BOUNDS]
+def _bounded(columns: pa.Schema, key: Sequence[str]) -> list[str]:
+    """The columns whose bounds a new table keeps, those of its key first; no texts but keys, which may be long."""
+    kept = [each.name for each in columns if can_be_bounded(each.type) and (each.name in key or not _is_text(each))]
+    return sorted(kept, key=lambda name: name not in key)[:_MOST_FOR_BOUNDS]
+
+
+def _is_text(column: pa.Field) -> bool:
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def _rows_in(files: fs.FileSystem, file: StoredFile) -> int:

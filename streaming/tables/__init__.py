@@ -6,16 +6,18 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.tables import delta, history, s3, storage
+    from streaming.tables.about import NOTHING_SAID, TableAbout, describe
+    from streaming.tables.altering import attempts, set_properties
     from streaming.tables.arrow import arrow_schema_of, files_added, read_file, rows_of
+    from streaming.tables.bounds import bounded_columns, can_be_bounded, named_bounded, property_of_bounded
     from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
-    from streaming.tables.delta import attempts, nullable
+    from streaming.tables.delta import nullable
     from streaming.tables.file_index import FileIndex
     from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of
     from streaming.tables.manifest import Manifest
     from streaming.tables.rewritten import (
         Split,
         TakenOut,
-        bounded_columns,
         contents_on,
         days_of,
         forget_days,

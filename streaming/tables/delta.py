@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError, T, pc
 from streaming.tables import s3, storage
+from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
+from streaming.tables.altering import attempts
 from streaming.tables.arrow import files_added, read_added
+from streaming.tables.bounds import property_of_bounded
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
@@ -40,8 +42,6 @@ format. It is raised by the release whose tables an earlier one would read wrong
 """
 PROPERTY = "tidemark.format"
 """The property of a table that holds its format."""
-KEY = "tidemark.key"
-"""The property of a table that names the columns of which no two of its rows have the same values, with commas."""
 DELTA_CONFIGURATION = {
     # delta-rs's default of 100 makes small appends three times slower.
     "delta.checkpointInterval": "10",
@@ -52,49 +52,10 @@ DELTA_CONFIGURATION = {
 """The properties, of those that Delta defines, with which every table is created."""
 CONFIGURATION = {PROPERTY: str(FORMAT), **DELTA_CONFIGURATION}
 """All properties with which an empty table is created: only then delta-rs takes one that Delta does not define."""
-_ATTEMPTS = 8
 _MARK = "mark"
 """The key, in the metadata of a commit, of the text of its `Mark`."""
 BEFORE = -1
 """The version of a table that is not there yet."""
-
-
-class DescribedColumn(Protocol):
-    """A column with what a table keeps of it beside its type, such as its `comment`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def metadata(self) -> Mapping[str, str]: ...
-
-
-@dataclass(frozen=True)
-class TableAbout:
-    """The meaning of a table's `columns`, as metadata by the name of each, and its `key`, for whoever reads it."""
-
-    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    key: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, columns: Iterable[DescribedColumn], key: Iterable[str] = ()) -> Self:
-        """The meaning of a table with these columns."""
-        return cls({each.name: each.metadata for each in columns}, tuple(key))
-
-    @classmethod
-    def in_table(cls, table: DeltaTable) -> Self:
-        """The meaning that an open table tells of itself."""
-        key = table.metadata().configuration.get(KEY, "")
-        return cls({each.name: each.metadata for each in table.schema().fields}, tuple(filter(None, key.split(", "))))
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The properties of the table that say it."""
-        return {KEY: ", ".join(self.key)} if self.key else {}
-
-
-NOTHING_SAID = TableAbout()
-_SAID = {"comment", "tidemark.unit"}
-"""The metadata of columns that are the platform's to write and to empty."""
 
 
 def exists(uri: str) -> bool:
@@ -187,62 +148,18 @@ def create(
 ) -> DeltaTable:
     """The table at `uri`, created empty if it is not there yet, with columns of Spark types; see `opened_or_created`.
 
-    It is partitioned by `_day` where `schema` has that column and nothing else is said.
+    It is partitioned by `_day` where `schema` has that column and nothing else is said. Where `about` does not tell of
+    which columns its files keep bounds, they keep bounds of none.
     """
+    columns = Schema.from_json(with_metadata(nullable(schema), about.columns).json())
     return opened_or_created(
         uri,
-        Schema.from_json(_with_metadata(nullable(schema), about.columns).json()),
+        columns,
         description=description,
         append_only=append_only,
         partition_by=partition_of(schema.names) if partition_by is None else partition_by,
-        properties={**about.properties, **(properties or {})},
+        properties={**about.properties, **property_of_bounded(about.bounded or (), columns), **(properties or {})},
     )
-
-
-def describe(uri: str, about: TableAbout) -> bool:
-    """Bring what an existing table says of its columns up to date; tells if any of it was older.
-
-    What is not said any more is empty from then on, as delta-rs takes no metadata away. A table with reader features
-    keeps its properties: delta-rs would add features that its readers may not know.
-    """
-    table = opened(uri)
-    changed = False
-    for attempt in attempts(table):
-        with attempt:
-            there = {field.name: field.metadata for field in table.schema().fields}
-            for name, told in _untold(there, about.columns).items():
-                table.alter.set_column_metadata(name, told)
-                changed = True
-            kept = table.metadata().configuration
-            key = {KEY: ", ".join(about.key)} if about.key or KEY in kept else {}
-            if not key.items() <= kept.items() and not has_reader_features(table):
-                table.alter.set_table_properties(key, raise_if_not_exists=False)
-                changed = True
-    return changed
-
-
-def _untold(there: Mapping[str, Mapping[str, Any]], said: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """By column what is to be written, of those whose metadata are `there` and of which something else is `said`."""
-    wanted = {
-        name: {**dict.fromkeys(_SAID & metadata.keys(), ""), **said[name]}
-        for name, metadata in there.items()
-        if name in said
-    }
-    return {name: told for name, told in wanted.items() if not told.items() <= there[name].items()}
-
-
-def has_reader_features(table: DeltaTable) -> bool:
-    """True if only readers that know certain features can read an open table, such as instants without a time zone."""
-    return table.protocol().min_reader_version >= 3
-
-
-def _with_metadata(schema: T.StructType, columns: Mapping[str, Mapping[str, Any]]) -> T.StructType:
-    """The schema with what is said of each of its columns."""
-    fields = [
-        T.StructField(each.name, each.dataType, True, {**each.metadata, **columns.get(each.name, {})})
-        for each in schema
-    ]
-    return T.StructType(fields)
 
 
 def widen(uri: str, schema: T.StructType) -> None:
@@ -358,17 +275,6 @@ def has_written(uri: str, txn: Txn) -> bool:
     return table is not None and is_written(table, txn)
 
 
-def attempts(table: DeltaTable) -> Retrying:
-    """The attempts of a commit: after one that lost to another commit, the open table is updated before the next."""
-    return Retrying(
-        retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(0.05, max=2),
-        after=lambda _: table.update_incremental(),
-        reraise=True,
-    )
-
-
 @dataclass(frozen=True)
 class Mark:
     """A random text in a commit, by which a later attempt finds that an earlier one has succeeded after all.
@@ -430,8 +336,9 @@ class Staged:
 
     def least(self, column: str) -> Any:
         """The least value of a column whose bounds are kept; None where there is none."""
-        stats = (json.loads(each.stats)["minValues"] for each in self._actions if isinstance(each, AddAction))
-        return min((bounds[column] for bounds in stats if column in bounds), default=None)
+        stats = (json.loads(each.stats) for each in self._actions if isinstance(each, AddAction))
+        bounds = (each.get("minValues", {}) for each in stats)
+        return min((each[column] for each in bounds if column in each), default=None)
 
     def with_rows_of(self, other: Staged) -> Staged:
         """These rows and those of another one beside the same table, for one commit."""
@@ -489,7 +396,7 @@ class Staged:
 def _replaced_schema(table: DeltaTable, schema: T.StructType) -> Schema:
     """The columns of `schema`, of each of which the open table goes on saying what it says by now."""
     said = {field.name: field.metadata for field in table.schema().fields}
-    return Schema.from_json(_with_metadata(nullable(schema), said).json())
+    return Schema.from_json(with_metadata(nullable(schema), said).json())
 
 
 def stage(

@@ -14,11 +14,12 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.base import DAY, F
+from streaming.tables.altering import attempts
+from streaming.tables.bounds import bounded_columns
 from streaming.tables.data_files import added_files, read_files
 from streaming.tables.delta import (
     Mark,
     are_of,
-    attempts,
     commit_properties,
     contents,
     open_table,
@@ -141,13 +142,6 @@ def _rewrite(
         partition_by=table.metadata().partition_columns,
         commit_properties=properties,
     )
-
-
-def bounded_columns(table: DeltaTable) -> list[str]:
-    """The columns of which the files of an open table have bounds."""
-    added = table.get_add_actions(flatten=True)
-    least = {name: added[name].to_pylist() for name in added.schema.names if name.startswith("min.")}
-    return [name.removeprefix("min.") for name, bounds in least.items() if any(bound is not None for bound in bounds)]
 
 
 def _files_by_day(table: DeltaTable) -> dict[str, date | None]:

@@ -107,6 +107,7 @@ class _OpenSessions:
             create_table(self._lake, self._operator, STATE, still_open.schema),
             says=after.told_from(before),
             numbers=after.numbers(),
+            statistics=(),
             fence=lambda table: before.fence(self._operator, table),
         )
 
@@ -356,7 +357,7 @@ class Panes:
         written = parts.withColumn(DAY, F.to_date(_PANE))
         delta.append(
             written,
-            create_table(self._lake, self._view, STATE, written.schema),
+            create_table(self._lake, self._view, STATE, written.schema, (_PANE,)),
             says={"through": position.batch},
             statistics=(_PANE,),
             numbers=position.numbers(),

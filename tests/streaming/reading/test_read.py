@@ -9,6 +9,7 @@ from subprocess import run
 import duckdb
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -117,4 +118,11 @@ def test_a_filter_finds_rows_of_columns_without_bounds(tmp_path: Path) -> None:
     everything = QueryBuilder().register("t", DeltaTable(uri)).execute("select * from t")
     by_duckdb = duckdb.from_arrow(pa.table(everything.read_all())).filter("reason = 'correction'")
     assert [row[0] for row in by_duckdb.fetchall()] == [2]
-    assert polars.scan_delta(uri).filter(polars.col("reason") == "correction").collect()["number"].to_list() == [2]
+    corrected, by_arrow = polars.col("reason") == "correction", pc.field("reason") == "correction"
+    assert polars.scan_delta(uri).filter(corrected).collect()["number"].to_list() == [2]
+    dataset = DeltaTable(uri).to_pyarrow_dataset()
+    assert dataset.to_table(filter=by_arrow)["number"].to_pylist() == [2]
+    told = [("reason", "=", "correction")]
+    assert DeltaTable(uri).to_pyarrow_table(filters=told)["number"].to_pylist() == [2]
+    assert polars.scan_delta(uri, use_pyarrow=True).filter(corrected).collect()["number"].to_list() == [2]
+    assert duckdb.from_arrow(dataset).filter("reason = 'correction'").fetchall() == [(2, "correction")]

@@ -213,6 +213,7 @@ def test_duckdb_and_polars_find_every_row_by_every_column(
 ) -> None:
     with TemporaryDirectory() as folder:
         rows = _written(f"{folder}/t", files, bounded)
+        assert DeltaTable(f"{folder}/t").to_pyarrow_table().num_rows == rows.num_rows
         _check(f"{folder}/t", rows, filters, others=True)
 
 

@@ -47,9 +47,11 @@ def log_positions(lake: Lake, pipeline: Pipeline, *, waiting: bool) -> Iterator[
         if newest is None:
             continue
         waits = ""
+        came = head(lake, stream.revisions)
         if waiting:
             try:
-                waits = str(stream.source.backlog(lake, lake.checkpoint(stream, QUERY))(newest.source))
+                backlog = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))
+                waits = str(backlog({} if came is None else came.source))
             except TidemarkError as error:
                 waits = f"nobody can say what waits: {error}"
         yield LogPosition(pipeline.name, stream.name, newest.number, newest.after.watermark, waits)

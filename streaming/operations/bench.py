@@ -85,8 +85,8 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     """
     stream = pipeline.stream
     _check_replayable(stream)
-    rows = log.read_log(spark, lake, stream).where(F.col("_origin").isNotNull())
-    batches = [batch for batch in log.read_batches(lake, stream) if batch.cause == "source"]
+    rows = log.read_log(spark, lake, stream.revisions).where(F.col("_origin").isNotNull())
+    batches = [batch for batch in log.read_batches(lake, stream.revisions) if batch.cause == "source"]
     there = sum(batch.summary.rows for batch in batches)
     if there < _SMALLEST_SAMPLE:
         raise LogError(
@@ -170,7 +170,7 @@ def _parse_and_judge(
     spark: SparkSession, lake: Lake, stream: Stream, at: datetime, taken: dict[str, list[float]]
 ) -> None:
     """Time the two stages before the log on each batch, without writing anything."""
-    validate, reading = RowValidator(stream), Reading(lake, lake.path("_timed"))
+    validate, reading = RowValidator(stream.revisions), Reading(lake, lake.path("_timed"))
 
     def run_batch(rows: DataFrame, number: int) -> None:
         located = log.with_origin(stream.format.parse(stream.source.take(spark, reading, number, rows).rows()))

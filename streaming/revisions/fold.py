@@ -304,12 +304,13 @@ class _Writing:
 
     def _gone(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         """The stored rows of keys that an extract does not have: their sequence and nothing else."""
-        assert self._of.extract is not None or not len(rows)
-        number = 0 if self._of.extract is None else self._of.extract.number
+        extract = self._of.extract
+        if extract is None:
+            return schema.empty_table()
         columns = [
             rows[each.name]
             if each.name in (HASH, *self._of.key)
-            else pa.repeat(pa.scalar(number if each.name == SEQUENCE else None, each.type), len(rows))
+            else pa.repeat(pa.scalar(extract.number if each.name == SEQUENCE else None, each.type), len(rows))
             for each in schema
         ]
         return pa.table(columns, schema=schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.log.batches import Batch
-from streaming.tables import delta
+from streaming.log.read import about_log
+from streaming.tables import delta, property_of_bounded
 from tests.support.instants import NOW, T0
 
 _CHECKPOINT_EVERY = 1_000
@@ -30,7 +31,7 @@ def grow_log(lake: Lake, stream: Stream, view: str, through: int) -> None:
     whose row is gone: so the history alone is measured.
     """
     uri = lake.log(stream)
-    for number in range(_created(uri), through + 1):
+    for number in range(_created(uri, about_log(stream).bounded), through + 1):
         late = {view: 1} if number % 10 == 0 and number <= through - 10 else {}
         ended = NOW - timedelta(days=1) + timedelta(milliseconds=number)
         batch = Batch(number, "query", number, ClockState(), BatchSummary({}, 1, ended), stream.clock, late=late)
@@ -48,10 +49,11 @@ def grow_corrections(lake: Lake, view: Windowed, through: int) -> None:
         _checkpoint(uri, number, through)
 
 
-def _created(uri: str) -> int:
-    """The version of the table, which is created where it is not there."""
+def _created(uri: str, bounded: Sequence[str] | None = None) -> int:
+    """The version of the table, which is created where it is not there, of which files keep bounds of some columns."""
     if not delta.exists(uri):
-        delta.opened_or_created(uri, Schema(_FIELDS), description="", partition_by=["_day"])
+        properties = property_of_bounded(bounded or (), Schema(_FIELDS))
+        delta.opened_or_created(uri, Schema(_FIELDS), description="", partition_by=["_day"], properties=properties)
     return DeltaTable(uri).version()
 
 

@@ -46,7 +46,7 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
         if not stream.revised:
             yield from _laws_of_log(spark, lake, stream, logs[stream.name])
             continue
-        standing, came = delta.opened(lake.standing(stream)), _pin_log(spark, lake, stream.revisions)
+        standing, came = delta.open_table(lake.standing(stream)), _pin_log(spark, lake, stream.revisions)
         yield from _laws_of_log(spark, lake, stream.revisions, came)
         yield from audit_revisions(spark, lake, stream, came, logs[stream.name], standing)
     for runtime, tables in zip(runtimes, pinned, strict=True):

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from streaming.base import FrozenMapping
 from streaming.declare import DEAD, SUBSCRIPTIONS, ColumnSpec, Operator, Pipeline, Stream, TableSpec
-from streaming.lake import Lake, place_of_log
+from streaming.lake import Lake
 from streaming.log import about_log
 from streaming.operators import about_table
 from streaming.tables import NOTHING_SAID, TableAbout, delta, location, sql_type
@@ -139,7 +139,12 @@ def _of_stream(lake: Lake, stream: Stream) -> _Published:
     if stream.revised:
         what = "every row that a revision has added, or taken back (`_origin.change` is -1)"
     comment = f"Event log of stream {stream.name}: {what}. {stream.description}"
-    return _Published(place_of_log(stream).replace("/", "_"), lake.log(stream), comment.strip(), about_log(stream))
+    return _Published(
+        f"{stream.name}_{'row_changes' if stream.revised else 'log'}",
+        lake.log(stream),
+        comment.strip(),
+        about_log(stream),
+    )
 
 
 def _of_operator(lake: Lake, operator: Operator) -> Iterator[_Published]:

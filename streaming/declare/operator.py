@@ -188,6 +188,12 @@ class Operator(ABC):
         return watermark
 
     @property
+    def whole_fingerprint(self) -> Mapping[str, Any]:
+        """Its fingerprint, and what says which rows of its streams stand, where these have keys."""
+        revised = {stream.name: stream.revised_by for stream in self.reads if stream.revised}
+        return {**self.fingerprint, "revisions": revised} if revised else self.fingerprint
+
+    @property
     def reach(self) -> timedelta | None:
         """The furthest that the time of a result may lie from a row that it is made of; None where nobody knows."""
         return timedelta()

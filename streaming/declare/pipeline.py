@@ -13,10 +13,9 @@ from streaming.declare.receiver import Receiver
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream, check_folder
 from streaming.declare.windowed import Windowed
+from streaming.lake import OF_KEYS
 
 _TAKEN = ("log", "batches", "dropped", "source", "rejected", "late", "progress", "trend")
-_OF_KEYS = ("changes", "changes_batches", "standing", "rows")
-"""Names that the stream of a pipeline needs besides if it has a key."""
 
 
 @dataclass(frozen=True, init=False)
@@ -157,7 +156,7 @@ class Pipeline:
                         stream=stream.name,
                     )
         for delivery in self.deliveries:
-            reads = (*delivery.origin.of.reads,) if delivery.origin.what in ("rows", "rejected", "late") else ()
+            reads = (*delivery.origin.of.reads,) if delivery.origin.what in ("rows", "late") else ()
             signed = next((stream for stream in reads if stream.takes_back), None)
             if signed is not None:
                 raise DeclarationError(
@@ -170,7 +169,7 @@ class Pipeline:
     def _check_tables(self) -> None:
         names = [operator.name for operator in self.operators]
         for operator in self.operators:
-            taken = (*_TAKEN, *(_OF_KEYS if any(stream.revised for stream in operator.reads) else ()))
+            taken = (*_TAKEN, *((*OF_KEYS, "rows") if any(stream.revised for stream in operator.reads) else ()))
             if names.count(operator.name) > 1 or operator.name in taken:
                 raise DeclarationError(
                     f"view name {operator.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from streaming.base import (
     INGESTED_AT,
@@ -31,6 +31,8 @@ from streaming.sources import Source
 _KEPT = ("landing", "reports", "quality")
 _NO_KEYS = ("float", "double", "array", "map", "struct", "variant")
 """Types of which two equal values may look different, or which Spark cannot compare."""
+_LARGE = ("string", "binary", "array", "map", "struct")
+"""Types of which a database may leave a value out that has not changed."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,16 @@ class Stream:
             check_value(f"the sequence {of}", self.sequence, readable)
         if self.deletes is not None:
             check_condition(f"deletes {of}", self.deletes, readable)
+        for name in self.derived:
+            mixed = self._made_of_unsent(name)
+            if len(mixed) > 1:
+                raise DeclarationError(
+                    f"derived column {name!r} {of} is made of {' and '.join(mixed)}, and a change may come without the "
+                    "value of one of them, as that stayed as it was",
+                    "derive a column of one of them alone, and put them together in the view.",
+                    column=name,
+                    stream=self.name,
+                )
         if self.source.takes_back:
             raise DeclarationError(
                 f"stream {self.name!r} has a key, and its source takes rows back by itself",
@@ -200,6 +212,21 @@ class Stream:
                 field="retention",
                 stream=self.name,
             )
+
+    def _made_of_unsent(self, derived: str) -> list[str]:
+        """The columns of the row that a derived one is made of, where the value of one of them may not be sent."""
+        if not self.as_before:
+            return []
+        payload = {column.name: column.type for column in self.format.columns}
+        names, made_of = set(names_in(self.derived[derived])), set[str]()
+        while names:
+            name = names.pop()
+            if name in self.derived:
+                names |= set(names_in(self.derived[name]))
+            elif name in payload:
+                made_of.add(name)
+        large = [name for name in made_of if payload[name].startswith(_LARGE)]
+        return sorted(made_of) if large else []
 
     def _check_snapshots(self) -> None:
         """Refuse extracts whose rows would be revisions by another measure, or which no batch has whole.
@@ -262,6 +289,15 @@ class Stream:
         return _Revisions.of(self) if self.revised else self
 
     @property
+    def revised_by(self) -> dict[str, Any]:
+        """The part of the declaration from which changes follow, as JSON values."""
+        form = self.format.revisions
+        told = {} if form is None else {form.sequence: form.name, form.deletes: form.name}
+        extracts = {} if self.snapshots is None else {"snapshots": True}
+        sequence, deletes = (told.get(each, each) if each else each for each in (self.sequence, self.deletes))
+        return {"key": list(self.key), "sequence": sequence, "deletes": deletes, **extracts}
+
+    @property
     def concerns(self) -> str:
         """The SQL condition of the valid rows that are revisions; all of them where it is `true`."""
         return "true" if self.format.revisions is None else self.format.revisions.concerns
@@ -308,7 +344,7 @@ class _Revisions(Stream):
         if stream.exempt is not None:
             # Of a row that is gone nothing more is asked, but that it can be told whether it is.
             told = Rule("deletes", f"coalesce(({stream.deletes}), false) in (true, false)")
-            rules = (told, *(_unless(stream.exempt, rule) for rule in rules))
+            rules = (told, *(_unless(stream, rule) for rule in rules))
         own = {"key": " and ".join(f"`{name}` is not null" for name in stream.key)}
         if stream.sequence is not None:
             own["sequence"] = f"({stream.sequence}) is not null"
@@ -324,9 +360,15 @@ class _Revisions(Stream):
         return False
 
 
-def _unless(exempt: str, rule: Rule) -> Rule:
-    """The rule of all rows that are not exempt; conditions that rows have themselves are asked of all."""
-    return replace(rule, condition=f"({exempt}) or ({rule.condition})") if type(rule) is Rule else rule
+def _unless(stream: Stream, rule: Rule) -> Rule:
+    """The rule of all rows that are not exempt, and of which the values were sent; one of conditions is of all rows."""
+    if type(rule) is not Rule:
+        return rule
+    unless = [f"({stream.exempt})"]
+    if stream.as_before:
+        names = ", ".join(f"'{name}'" for name in sorted(names_in(rule.condition)))
+        unless += [f"arrays_overlap(`{stream.as_before}`, array({names}))"] if names else []
+    return replace(rule, condition=f"{' or '.join(unless)} or ({rule.condition})")
 
 
 def _upstream(stream: Stream) -> list[str]:

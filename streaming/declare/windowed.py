@@ -148,6 +148,8 @@ class Windowed(OverWindows):
         """Windows that merge may shrink, and an update would be counted beside what it changes."""
         if self.window.merging:
             return "a session may shrink or fall apart when a row is taken back; use windows of fixed bounds"
+        if self.late == "drop":
+            return "late='drop' would leave out what takes a row back, and count it twice; declare late='correct'"
         return "late='update' publishes what a correction changes; declare late='correct'" if self.updated else ""
 
     @property

@@ -254,8 +254,9 @@ class _LogOutbox(Outbox):
     def __init__(self, lake: Lake, delivery: Delivery) -> None:
         self._lake = lake
         self._delivery = delivery
-        self._stream = delivery.stream
-        self._files = LogFiles(lake, delivery.stream)
+        stream = delivery.stream
+        self._stream = stream.revisions if delivery.what == "rejected" else stream
+        self._files = LogFiles(lake, self._stream)
         self._sizes: dict[int, int] = {}
         self._newest = -1
 

@@ -46,22 +46,27 @@ def _told(*names: str) -> str:
     return f"coalesce({', '.join(numbers)})"
 
 
-_FILE = f"get_json_object({CHANGE_SOURCE}, '$.file')"
-_COMMITTED = f"get_json_object({CHANGE_SOURCE}, '$.commit_lsn')"
-_CHANGED = f"get_json_object({CHANGE_SOURCE}, '$.change_lsn')"
-_NUMBER = {
-    "postgresql": f"named_struct('at', {_told('lsn')}, 'file', '', 'position', 0L, 'row', 0L)",
-    "mysql": f"named_struct('at', 0L, 'file', {_FILE}, 'position', {_told('pos')}, "
-    f"'row', coalesce({_told('row')}, 0L))",
-    "sqlserver": f"named_struct('at', 0L, 'file', concat({_COMMITTED}, '/', coalesce({_CHANGED}, '')), "
-    f"'position', coalesce({_told('event_serial_no')}, 0L), 'row', 0L)",
-    "": f"named_struct('at', {_told('ts_ms')}, 'file', '', 'position', coalesce({_told('scn', 'ord')}, 0L), 'row', 0L)",
+_FILE = f"try_cast(regexp_extract(get_json_object({CHANGE_SOURCE}, '$.file'), '([0-9]+)$', 1) as bigint)"
+_COMMITTED, _CHANGED = (f"get_json_object({CHANGE_SOURCE}, '$.{name}')" for name in ("commit_lsn", "change_lsn"))
+_BY_COMMIT = (
+    f"named_struct('number', 0L, 'text', concat({_COMMITTED}, '/', {_CHANGED}), "
+    f"'position', coalesce({_told('event_serial_no')}, 0L), 'row', 0L)"
+)
+_BY_FILE = (
+    f"named_struct('number', {_FILE}, 'text', '', 'position', {_told('pos')}, 'row', coalesce({_told('row')}, 0L))"
+)
+_PLACES = {
+    "postgresql": f"named_struct('number', {_told('lsn')}, 'text', '', 'position', 0L, 'row', 0L)",
+    "mysql": _BY_FILE,
+    "mariadb": _BY_FILE,
+    "sqlserver": _BY_COMMIT,
+    "db2": _BY_COMMIT,
+    "mongodb": f"named_struct('number', {_told('ts_ms')}, 'text', '', 'position', {_told('ord')}, 'row', 0L)",
 }
-_NUMBER["mariadb"] = _NUMBER["mysql"]
-_PLACES = " ".join(f"when '{name}' then {number}" for name, number in _NUMBER.items() if name)
-_PLACE = f"(case get_json_object({CHANGE_SOURCE}, '$.connector') {_PLACES} else {_NUMBER['']} end)"
-_SEQUENCE = f"if({_PLACE}.at is null or {_PLACE}.file is null or {_PLACE}.position is null, null, {_PLACE})"
-"""The place of a change in the database's own log, as each connector tells it, else the time of the change.
+_CASES = " ".join(f"when '{connector}' then {place}" for connector, place in _PLACES.items())
+_PLACE = f"(case get_json_object({CHANGE_SOURCE}, '$.connector') {_CASES} end)"
+_SEQUENCE = f"if({_PLACE}.number is null or {_PLACE}.text is null or {_PLACE}.position is null, null, {_PLACE})"
+"""The place of a change in the database's own log, as its connector tells it; null for others, and where it lacks.
 
 The fields of `source` are those of Debezium's documentation of each connector.
 """
@@ -90,8 +95,9 @@ class Debezium(Format):
     without payload, is a row whose columns are null but for `change_at`, the record's time in Kafka: leave it out of
     what is counted by `where="change_op is not null"`.
 
-    A stream with a `key` needs neither `sequence` nor `deletes`: a change has a place in the database's own log (`lsn`;
-    of MySQL `file`, `pos` and `row`; of SQL Server `commit_lsn` and `change_lsn`; else `ts_ms`), tombstones are left
+    A stream with a `key` needs neither `sequence` nor `deletes`: a change has a place in the log of its database (`lsn`
+    of Postgres; of MySQL and MariaDB `file`, `pos` and `row`; of SQL Server and Db2 `commit_lsn` and `change_lsn`; of
+    MongoDB `ts_ms` and `ord`). Of other connectors declare `sequence`, such as `_origin.offset`. Tombstones are left
     out, and a column in `change_unavailable` keeps the value that stands.
 
     Raises:
@@ -120,7 +126,7 @@ class Debezium(Format):
     @property
     def revisions(self) -> Revisions:
         """The order of changes by their place in the database's log; a delete; a tombstone concerns no row."""
-        return Revisions(_SEQUENCE, f"{CHANGE_OP} = 'd'", f"{CHANGE_OP} is not null", CHANGE_UNAVAILABLE)
+        return Revisions("Debezium 1", _SEQUENCE, f"{CHANGE_OP} = 'd'", f"{CHANGE_OP} is not null", CHANGE_UNAVAILABLE)
 
     @cached_property
     def _row(self) -> tuple[sql.Column, ...]:

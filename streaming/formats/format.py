@@ -25,10 +25,12 @@ TYPED = "_typed"
 class Revisions:
     """The parts of a stream with a key that a format tells by itself, as SQL over its columns.
 
-    `sequence` and `deletes` as a stream has them. A payload for which `concerns` is false is about no row. `as_before`
-    is a column of names of columns: their value was not sent, and is the one that stands.
+    `name` stands for both: it changes where they would tell another order. `sequence` and `deletes` are as a stream has
+    them. A payload for which `concerns` is false is about no row. `as_before` is a column of names of columns: their
+    value was not sent, and is the one that stands.
     """
 
+    name: str
     sequence: str
     deletes: str
     concerns: str

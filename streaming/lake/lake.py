@@ -13,8 +13,11 @@ from streaming.base import FrozenMapping, SettingsError
 
 _NOT_IN_PATHS = "%*?[]{}\\"
 
-OF_STREAMS = ("log", "batches", "dropped", "progress", "changes", "changes_batches", "standing")
+OF_STREAMS = ("log", "batches", "dropped", "progress")
 """The tables in a stream's folder that are no operator's."""
+
+OF_KEYS = ("changes", "changes_batches", "standing")
+"""Those that are in the folder of a stream with a key besides."""
 
 
 class Named(Protocol):

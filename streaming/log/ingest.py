@@ -54,7 +54,7 @@ from streaming.log.judgement import Stamps
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
 from streaming.log.read import about_log, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
-from streaming.log.validate import RowValidator, broken, check_expressions
+from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions
 from streaming.sources import Memory, Reading, Taken
 from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
@@ -511,6 +511,8 @@ class _StreamAnalysis(Analysis[Stream]):
             raise DeclarationError(
                 f"stream {stream.name!r} cannot be computed: {refusal(error)}. Correct its columns, rules or clock."
             ) from error
+        if stream.key:
+            check_revisions(stream, parsed)
         return expressions
 
     @cached_property
@@ -618,10 +620,17 @@ def _numbers_of_origin(schema: StructType) -> list[str]:
     return [f"_origin.{field.name}" for field in origin.fields if isinstance(field.dataType, LongType)]
 
 
-def commit_batch(staged: delta.Staged, lake: Lake, stream: Stream, batch: Batch, txn: delta.Txn | None = None) -> Batch:
+def commit_batch(
+    staged: delta.Staged,
+    lake: Lake,
+    stream: Stream,
+    batch: Batch,
+    txn: delta.Txn | None = None,
+    numbers: Mapping[str, int] | None = None,
+) -> Batch:
     """Commit the staged rows to the log, and with them the facts of the `batch`, which is returned.
 
-    `txn` names the Spark batch that the rows come from, if any.
+    `txn` names the Spark batch that the rows come from, if any; `numbers` stay with the table.
 
     Raises:
         FencedError: the number of the batch is not the next one of the log.
@@ -639,5 +648,5 @@ def commit_batch(staged: delta.Staged, lake: Lake, stream: Stream, batch: Batch,
                 f"stop it and start again (`tidemark status {stream.name}` names it)."
             )
 
-    staged.commit(batch.to_json(), late_numbers(batch), fence=fence, txn=txn)
+    staged.commit(batch.to_json(), {**late_numbers(batch), **(numbers or {})}, fence=fence, txn=txn)
     return batch

@@ -129,8 +129,8 @@ class JudgedTime:
         known = there & (micros >= to_micros(FIRST_EVENT_TIME)) & (micros < to_micros(END_OF_EVENT_TIMES))
         ahead = known & (micros > at + _interval_micros(self.clock.max_ahead))
         # The reason quotes the values of which no time could be made, as Spark writes them.
-        doubtful = ~there & has_all(self.sent) if self.sent else np.zeros(len(time), bool)
-        found = [(~there & needed, reasons.missing), (there & ~known, reasons.beyond), (ahead, reasons.ahead)]
+        doubtful = ~there & needed & has_all(self.sent) if self.sent else np.zeros(len(time), bool)
+        found = [(~there, reasons.missing), (there & ~known, reasons.beyond), (ahead, reasons.ahead)]
         if self.clock.max_behind is not None:
             behind = known & ~ahead & (micros < at - _interval_micros(self.clock.max_behind))
             found.append((behind, reasons.behind))
@@ -138,7 +138,15 @@ class JudgedTime:
             first = (stamps.kept_from - EPOCH.date()).days
             # As in Spark, this is a reason beside the others, also against a time that lies beyond.
             found.append((there & (micros // _MICROS_A_DAY < first), reasons.not_kept(stamps.kept_from)))
-        return found, doubtful
+        return [(mask & needed, text) for mask, text in found], doubtful
+
+    def is_within(self, micros: np.ndarray, stamps: Stamps) -> np.ndarray:
+        """True for the times, in microseconds, that are within the limits of the clock."""
+        at = to_micros(stamps.ingested_at)
+        within = micros <= at + _interval_micros(self.clock.max_ahead)
+        if self.clock.max_behind is not None:
+            within &= micros >= at - _interval_micros(self.clock.max_behind)
+        return within
 
 
 @dataclass(frozen=True)
@@ -233,6 +241,9 @@ class _Judging:
         micros = _micros(time)
         is_valid = ~_mask(rejected.is_valid())
         known = (micros >= to_micros(FIRST_EVENT_TIME)) & (micros < to_micros(END_OF_EVENT_TIMES))
+        if judgement.time.deletes is not None:
+            # A row that needs no time keeps none that others must not have, as it would move the clock.
+            known &= self._needed | judgement.time.is_within(micros, self._stamps)
         self._values[judgement.time.name] = _null_unless(known, time)
         # A row that needs no event time is of the day on which it came.
         dated = np.where(self._needed | known, micros, to_micros(self._stamps.ingested_at))

@@ -78,18 +78,16 @@ class RowValidator:
         self._usual_reasons = lru_cache(2)(self._together)
         self._derived: dict[str, dict[str, Column]] = {}
         time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
+        kept = F.when(self._is_kept(time), time)
         self._columns: tuple[Column, ...] = (
             # Python cannot read an instant outside the years 1 to 9999; the payload keeps what was sent.
-            *(
-                F.when(_known(time), time).alias(name) if name == stream.event_time else F.col(f"`{name}`")
-                for name in stream.columns
-            ),
+            *(kept.alias(name) if name == stream.event_time else F.col(f"`{name}`") for name in stream.columns),
             F.col("_rejected"),
             # The payload of a row with a field that nobody declared is the only place that has its value.
             (raw if stream.keep_raw else F.when(rejected | F.col(UNKNOWN).isNotNull(), raw)).alias("_raw"),
             F.col("_origin"),
             F.col(INGESTED_AT),
-            F.when(~rejected, _day_of(stream)).alias("_day"),
+            F.when(~rejected, _day_of(stream, kept)).alias("_day"),
             F.col(UNKNOWN),
         )
 
@@ -199,13 +197,23 @@ class RowValidator:
                 time.isNull() & sent,
                 F.concat(F.lit(f"event_time: {stream.event_time} cannot be made of "), self._values(sources)),
             )
-            .when(time.isNull() & _needs_time(stream), F.lit(said.missing))
+            .when(time.isNull(), F.lit(said.missing))
             .when(~_known(time), F.lit(said.beyond))
             .when(time > ingested_at + _length(clock.max_ahead), F.lit(said.ahead))
         )
-        if clock.max_behind is None:
-            return reason
-        return reason.when(time < ingested_at - _length(clock.max_behind), F.lit(said.behind))
+        if clock.max_behind is not None:
+            reason = reason.when(time < ingested_at - _length(clock.max_behind), F.lit(said.behind))
+        return reason if stream.exempt is None else F.when(_needs_time(stream), reason)
+
+    def _is_kept(self, time: Column) -> Column:
+        """True for the event times that a row keeps: one that needs none keeps no time that others must not have."""
+        if self._stream.exempt is None:
+            return _known(time)
+        clock, ingested_at = self._stream.clock, F.col(INGESTED_AT)
+        within = time <= ingested_at + _length(clock.max_ahead)
+        if clock.max_behind is not None:
+            within &= time >= ingested_at - _length(clock.max_behind)
+        return _known(time) & (_needs_time(self._stream) | within)
 
 
 def _needs_time(stream: Stream) -> Column:
@@ -215,9 +223,9 @@ def _needs_time(stream: Stream) -> Column:
     return ~F.coalesce(guarded(F.expr(stream.exempt), _BESIDE)["value"], F.lit(False))
 
 
-def _day_of(stream: Stream) -> Column:
-    """The day of a valid row: of one that needs no event time the day on which it came."""
-    day = F.to_date(stream.event_time)
+def _day_of(stream: Stream, time: Column) -> Column:
+    """The day of a valid row by its `time`: of one that needs none the day on which it came."""
+    day = F.to_date(time)
     return day if stream.exempt is None else F.coalesce(day, F.to_date(INGESTED_AT))
 
 
@@ -260,6 +268,50 @@ def _check_expression(what: str, expression: str, frame: DataFrame, *, is_condit
         raise DeclarationError(
             f"{what} is {expression!r}{f' of {read}' if read else ''}, which Spark cannot compute: {refusal(error)}. "
             "Correct it, for example with a cast."
+        ) from error
+
+
+def check_revisions(stream: Stream, parsed: DataFrame) -> None:
+    """Refuse a sequence that has no order, and one or a condition of deletes that follows from no row; runs nothing.
+
+    `parsed`: as `check_expressions` has it.
+
+    Raises:
+        DeclarationError: naming the expression, and what to write.
+    """
+    of = f"of stream {stream.name!r}"
+    for what, told in ((f"the sequence {of}", stream.sequence), (f"deletes {of}", stream.deletes)):
+        if told is not None:
+            _check_of_row(what, told)
+    if stream.sequence is not None:
+        frame = parsed
+        for name, expression in stream.derived.items():
+            frame = frame.withColumn(name, F.expr(expression))
+        _check_ordered(f"the sequence {of}", stream.sequence, frame)
+
+
+def _check_of_row(what: str, expression: str) -> None:
+    """Refuse an expression that gives another value when it is asked again.
+
+    Raises:
+        DeclarationError: with its functions that do so.
+    """
+    tree = sqlglot.parse_one(expression, dialect="spark")
+    functions = sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW)
+    if functions:
+        raise DeclarationError(
+            f"{what} is {expression!r}, which calls {', '.join(functions)} and so follows from no row",
+            "write it over the columns and _origin alone.",
+        )
+
+
+def _check_ordered(what: str, expression: str, frame: DataFrame) -> None:
+    try:
+        _ = frame.orderBy(F.expr(expression)).schema
+    except AnalysisException as error:
+        raise DeclarationError(
+            f"{what} is {expression!r}, and nothing says which of two values is the greater: {refusal(error)}",
+            "write a number, a text, an instant, or a struct of such.",
         ) from error
 
 

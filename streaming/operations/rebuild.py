@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, OperatorError, utc_now
 from streaming.changes import note_together, publish
 from streaming.declare import Operator, Pipeline
-from streaming.lake import OF_STREAMS, Lake
+from streaming.lake import OF_KEYS, OF_STREAMS, Lake
 from streaming.log import head, require_log, widen_log
 from streaming.operators import (
     OperatorRuntime,
@@ -184,7 +184,7 @@ def _renamed(lake: Lake, pipeline: Pipeline, operator: Operator, name: str) -> O
     beside = operator.renamed(name)
     taken = {each.table_name(suffix) for each in pipeline.operators for suffix in ("", *each.reserved_suffixes)}
     wanted = {beside.table_name(suffix) for suffix in ("", *beside.reserved_suffixes)}
-    if clash := sorted(wanted & {*taken, *OF_STREAMS}):
+    if clash := sorted(wanted & {*taken, *OF_STREAMS, *OF_KEYS}):
         raise DeclarationError(
             f"{name!r} cannot be the name of what is built beside view {operator.name!r}: {clash[0]!r} is a table of "
             f"pipeline {pipeline.name!r} already; choose another name."

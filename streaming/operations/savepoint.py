@@ -100,7 +100,7 @@ def savepoint(
 
 def fingerprint_of(operator: Operator) -> Mapping[str, object]:
     """The operator's fingerprint as JSON gives it back."""
-    fingerprint: Mapping[str, object] = json.loads(json.dumps(dict(operator.fingerprint)))
+    fingerprint: Mapping[str, object] = json.loads(json.dumps(dict(operator.whole_fingerprint)))
     return fingerprint
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streaming.base import DeclarationError, OperatorError, SavepointError
 from streaming.declare import Pipeline
-from streaming.lake import OF_STREAMS, Lake
+from streaming.lake import OF_KEYS, OF_STREAMS, Lake
 from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, recorded_declaration
 from streaming.service import take_lease
@@ -35,7 +35,7 @@ def undeclared_tables(lake: Lake, pipeline: Pipeline) -> Iterator[UndeclaredTabl
     declared |= {each.table_name(suffix) for each in pipeline.receivers for suffix in each.reserved_suffixes}
     for stream in pipeline.streams:
         for name in sorted(storage.folders(lake.path(stream.name))):
-            if name in declared or name in OF_STREAMS:
+            if name in declared or name in OF_STREAMS or (stream.revised and name in OF_KEYS):
                 continue
             uri = lake.path(stream.name, name)
             table = delta.open_table(uri)

@@ -68,7 +68,9 @@ def _kept(before: Mapping[str, Any], name: str, key: str, find: Callable[[], Any
 
 
 def _key(operator: Operator) -> str:
-    return _digest(type(operator).__name__, dict(operator.fingerprint), [stream.types for stream in operator.reads])
+    return _digest(
+        type(operator).__name__, dict(operator.whole_fingerprint), [stream.types for stream in operator.reads]
+    )
 
 
 def _key_of_stream(pipeline: Pipeline, stream: Stream) -> str:

@@ -61,7 +61,7 @@ def about_table(operator: Operator, suffix: str = "") -> TableAbout:
 
 def declaration_properties(operator: Operator, **more: Any) -> dict[str, str]:
     """The properties with which every table of the operator is created; `more` are JSON values to record beside."""
-    makes = dict(operator.fingerprint)
+    makes = dict(operator.whole_fingerprint)
     recorded = {"operator": operator.name, "kind": type(operator).__name__, "makes": makes, **more}
     return {DECLARATION: json.dumps(recorded)}
 
@@ -95,8 +95,9 @@ def check_declaration(
         if recorded is None:
             set_properties(table, declaration_properties(operator))
             continue
-        # What an older version did not record is not known to have changed.
-        before = {**declared["makes"], **counts_as(recorded["makes"])}
+        # What an older version did not record is not known to have changed; but no stream had a key then.
+        without_keys: dict[str, Any] = {"revisions": {}} if "revisions" in declared["makes"] else {}
+        before = {**declared["makes"], **without_keys, **counts_as(recorded["makes"])}
         changes = list(differences(before, declared["makes"]))
         if recorded["kind"] != declared["kind"]:
             changes.insert(0, f"it was a {recorded['kind']} and is a {declared['kind']}")

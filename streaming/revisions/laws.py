@@ -15,11 +15,16 @@ from streaming.lake import Lake
 from streaming.log import inputs_of, valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
-from streaming.revisions.steps import followed_by, net, sequence_of, standing_rows
+from streaming.revisions.steps import concerns_a_row, followed_by, net, sequence_of, standing_rows
 
 
 def audit_revisions(
-    spark: SparkSession, lake: Lake, stream: Stream, came: LogAtVersion, changes: LogAtVersion, standing: DeltaTable
+    spark: SparkSession,
+    lake: Lake,
+    stream: Stream,
+    came: LogAtVersion,
+    changes: LogAtVersion,
+    standing: DeltaTable | None,
 ) -> Iterator[Finding]:
     """Check the `changes` of a stream with a key against what `came`, which is no older, and what stands with both.
 
@@ -35,8 +40,9 @@ def audit_revisions(
         revisions = _extracts(revisions, came, changes)
     words = "rows that stand: the newest revision of each key that is not gone"
     yield Law("newest", stream.name, stands, _newest(revisions, stream).select(*columns), words).finding()
-    if followed_by(standing) != through or lake.cut is not None:
-        reason = "not compared: the stream has gone on meanwhile"
+    if standing is None or followed_by(standing) != through or lake.cut is not None:
+        gone = "the table is gone, and the next run makes it anew from the log"
+        reason = f"not compared: {gone if standing is None else 'the stream has gone on meanwhile'}"
         yield Finding("newest", f"{stream.name} standing", 0, 0, reason)
     else:
         stored = standing_rows(spark, lake, stream, standing.version())
@@ -85,7 +91,7 @@ def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
     keys = [f"`{name}`" for name in stream.key]
     sequence, place = sequence_of(stream), stream.source.order_of(F.col(ORIGIN))
     gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
-    of_rows = revisions.where(F.expr(stream.concerns)).withColumn("_gone", gone)
+    of_rows = revisions.where(concerns_a_row(stream)).withColumn("_gone", gone)
     # Of two with one sequence the first one stands, so it comes last.
     rising = (sequence.asc(), F.col(BATCH).desc(), place.desc())
     if stream.as_before:

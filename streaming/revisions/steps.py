@@ -11,6 +11,8 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
@@ -51,12 +53,12 @@ from streaming.revisions.fold import (
     RevisionReport,
     WriteRevisions,
 )
-from streaming.tables import TableAbout, delta
+from streaming.tables import TableAbout, delta, storage
 
 _log = logging.getLogger("tidemark")
 
 _THROUGH, _DECLARED = "through", "declared"
-"""Numbers of the table of what stands: the batch that it has followed, and one that stands for what is declared."""
+"""Numbers of both tables: the batch of revisions that they have followed, and one that stands for what is declared."""
 _NO_TIMERS = -(1 << 63)
 _PLACE = "_place"
 
@@ -86,6 +88,7 @@ class Revising:
             FencedError: another process has taken over.
         """
         check_key(self._lake, self._stream)
+        self._repair()
         through = followed_through(self._lake, self._stream)
         for batch in batches_after(self._lake, self._stream.revisions, through):
             self._step(batch)
@@ -93,6 +96,19 @@ class Revising:
         if delta.exists(standing):
             self._cleaner.after_step(standing, now)
         return head(self._lake, self._stream)
+
+    def _repair(self) -> None:
+        """Let what is lost, or is an older copy, be made anew from the log: the same rows follow from it once more."""
+        lake, stream = self._lake, self._stream
+        changes, standing = (delta.open_table(uri) for uri in (lake.log(stream), lake.standing(stream)))
+        if changes is None:
+            # What it tells of batches is of changes that are gone.
+            storage.remove_folder(lake.batches(stream))
+        if standing is not None and followed_by(changes) < followed_by(standing):
+            _log.warning(
+                f"the changes of {stream.name!r} are lost, or older than what stands; they follow from its log anew"
+            )
+            storage.remove_folder(lake.standing(stream))
 
     def _step(self, batch: Batch) -> None:
         changes, standing = self._created()
@@ -107,19 +123,14 @@ class Revising:
                 "they are gone, raise at_most_gone and land the extract again."
             )
             report = RevisionReport(counts=Counts(refused=report.counts.revisions))
-        newest = head(self._lake, self._stream)
-        if newest is None or newest.number < batch.number:
+        if followed_by(changes) < batch.number:
             self._commit_changes(changes, batch, report)
         left = state.left_by(report.buckets)
         delta.commit_files(
             uri,
             report.standing,
-            says=declared(self._stream),
-            numbers={
-                _THROUGH: batch.number,
-                _DECLARED: _number(self._stream),
-                BUCKETS: state.buckets.count,
-            },
+            says=self._stream.revised_by,
+            numbers={**self._numbers(batch), BUCKETS: state.buckets.count},
             fence=lambda table: _fence(table, self._stream, batch.number),
             replaces=[(file.path, file.size) for file in state.files if file not in left],
         )
@@ -161,7 +172,12 @@ class Revising:
             row = staged.read(self._spark).agg(*operator_columns(self._counts)).first()
             assert row is not None
             counted = row.asDict()
-        commit_batch(staged, lake, stream, _batch_of_changes(batch, report.counts, self._counts, counted))
+        of_changes = _batch_of_changes(batch, report.counts, self._counts, counted)
+        commit_batch(staged, lake, stream, of_changes, numbers=self._numbers(batch))
+
+    def _numbers(self, batch: Batch) -> dict[str, int]:
+        """The numbers that both tables keep once they have followed a batch."""
+        return {_THROUGH: batch.number, _DECLARED: _number(self._stream)}
 
     def _created(self) -> tuple[DeltaTable, DeltaTable]:
         lake, stream = self._lake, self._stream
@@ -217,6 +233,13 @@ def _stored_columns(schema: StructType, stream: Stream, sequence: DataType) -> p
     return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
 
 
+def concerns_a_row(stream: Stream) -> Column:
+    """True for the valid rows that are revisions: others came before the stream had a key, or say nothing of a row."""
+    known = (F.col(f"`{name}`").isNotNull() for name in stream.key)
+    concerns = reduce(and_, known, F.expr(stream.concerns) & sequence_of(stream).isNotNull())
+    return F.coalesce(concerns, F.lit(False))
+
+
 def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
     """The rows of the log of revisions as `WriteRevisions` wants them, with what orders those of a key."""
     origin = F.col(ORIGIN)
@@ -228,7 +251,7 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
         sequence_of(stream),
         deletes.alias(DELETES),
         identity.alias(ADDED),
-        F.coalesce(F.expr(stream.concerns), F.lit(False)).alias(CONCERNS),
+        concerns_a_row(stream).alias(CONCERNS),
         stream.source.order_of(origin).alias(_PLACE),
         *(f"`{name}`" for name in stream.columns),
         ORIGIN,
@@ -265,21 +288,16 @@ def _batch_of_changes(
         counted_by={name: each.by for name, each in operators.items()},
         end_of_input=batch.end_of_input,
         source_times=batch.source_times,
+        source=batch.source,
         pins=batch.pins,
         revised=counts.to_json(),
         after=batch.after,
     )
 
 
-def declared(stream: Stream) -> dict[str, Any]:
-    """The part of a stream's declaration from which its changes follow, as JSON values."""
-    extracts = {} if stream.snapshots is None else {"snapshots": True}
-    return {"key": list(stream.key), "sequence": stream.sequence, "deletes": stream.deletes, **extracts}
-
-
 def _number(stream: Stream) -> int:
     """A number that is the same for the same declaration."""
-    text = json.dumps(declared(stream), sort_keys=True)
+    text = json.dumps(stream.revised_by, sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
@@ -289,22 +307,21 @@ def check_key(lake: Lake, stream: Stream) -> None:
     Raises:
         ChangedDeclaration: with the ways to go on.
     """
-    table = delta.open_table(lake.standing(stream))
-    there = None if table is None else table.transaction_version(_DECLARED)
-    if there is None or there == _number(stream):
+    tables = (delta.open_table(uri) for uri in (lake.log(stream), lake.standing(stream)))
+    there = {table.transaction_version(_DECLARED) for table in tables if table is not None}
+    if there <= {None, _number(stream)}:
         return
     raise ChangedDeclaration(
         f"stream {stream.name!r} is declared with {_told(stream)}, and the changes at {lake.log(stream)!r} follow from "
         "another key, sequence or deletes",
-        "Give the old declaration back; or move that table and "
-        f"{lake.standing(stream)!r} away, so that both are made anew from the log, and rebuild the operators of the "
-        "stream.",
+        f"Give the old declaration back; or move that table, {lake.batches(stream)!r} and {lake.standing(stream)!r} "
+        "away, so that they are made anew from the log, and `tidemark rebuild` the operators of the stream.",
         stream=stream.name,
     )
 
 
 def _told(stream: Stream) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in declared(stream).items())
+    return ", ".join(f"{name}={value!r}" for name, value in stream.revised_by.items())
 
 
 def followed_through(lake: Lake, stream: Stream) -> int:
@@ -312,9 +329,9 @@ def followed_through(lake: Lake, stream: Stream) -> int:
     return followed_by(delta.open_table(lake.standing(stream)))
 
 
-def followed_by(standing: DeltaTable | None) -> int:
-    """The newest batch of revisions that an open table of what stands has followed; -1 for none."""
-    through = None if standing is None else standing.transaction_version(_THROUGH)
+def followed_by(table: DeltaTable | None) -> int:
+    """The newest batch of revisions that an open table, of changes or of what stands, has followed; -1 for none."""
+    through = None if table is None else table.transaction_version(_THROUGH)
     return -1 if through is None else through
 
 

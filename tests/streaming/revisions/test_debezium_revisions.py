@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Debezium, Files, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg
+from streaming import (
+    BoundedOutOfOrderness,
+    Debezium,
+    Files,
+    Json,
+    Lake,
+    Pipeline,
+    Rule,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+)
 from streaming.audit.laws import audit
+from streaming.base import DeclarationError
 from streaming.log import read_log
 from streaming.revisions.steps import rows_now
 from tests.support.instants import at, ms
@@ -112,9 +126,14 @@ def test_a_tombstone_is_no_defect_and_no_revision_and_a_delete_needs_the_key_alo
             {"connector": "sqlserver", "commit_lsn": "00000027:00000ac0:0002", "change_lsn": "00000027:00000ab8:0002"},
             {"connector": "sqlserver", "commit_lsn": "00000027:00000ad8:0002", "change_lsn": "00000027:00000ac0:0001"},
         ),
+        ({"connector": "mysql", "file": "b.999999", "pos": 9}, {"connector": "mysql", "file": "b.1000000", "pos": 4}),
+        (
+            {"connector": "db2", "commit_lsn": "0:1:2", "change_lsn": "0:1:1", "ts_ms": 5},
+            {"connector": "db2", "commit_lsn": "0:1:2", "change_lsn": "0:1:2", "ts_ms": 5},
+        ),
         ({"connector": "mongodb", "ts_ms": 1, "ord": 1}, {"connector": "mongodb", "ts_ms": 1, "ord": 2}),
     ],
-    ids=["postgresql", "mysql", "a statement of mysql", "sqlserver", "mongodb"],
+    ids=["postgresql", "mysql", "a statement of mysql", "sqlserver", "files of mysql", "db2", "mongodb"],
 )
 def test_a_change_has_its_place_in_the_log_of_its_database(
     spark: SparkSession, older: dict[str, Any], newer: dict[str, Any]
@@ -124,6 +143,27 @@ def test_a_change_has_its_place_in_the_log_of_its_database(
     first, second = (f"({sequence})".replace("change_source", name) for name in ("older", "newer"))
     found = texts.selectExpr(f"{first} < {second}", f"{second} < {first}").first()
     assert found is not None and tuple(found) == (True, False)
+
+
+def test_a_rule_about_a_value_that_was_not_sent_keeps_no_change_from_the_log(spark: SparkSession, lake: Lake) -> None:
+    stream = replace(ROWS, rules=(Rule("has_notes", "length(notes) > 0"),))
+    pipeline = Pipeline(stream, (replace(BY_MINUTE, of=stream),))
+    run(spark, lake, pipeline, [envelope("c", 10, 5, None, row(1, "ann", "x"))])
+    run(spark, lake, pipeline, [envelope("u", 20, 5, None, row(1, "bea", UNAVAILABLE))])
+    run(spark, lake, pipeline, [envelope("u", 30, 5, None, row(1, "eve", None))])
+    assert stands(spark, lake, stream) == [(1, "bea", "x", 1)]
+
+
+def test_a_column_that_is_made_of_a_value_that_may_not_be_sent_and_others_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="made of notes and owner"):
+        replace(ROWS, derived={**ROWS.derived, "both": "concat(owner, notes)"})
+
+
+def test_a_connector_that_tells_no_order_needs_a_sequence(spark: SparkSession, lake: Lake) -> None:
+    change = envelope("c", 10, 5, None, row(1, "ann", "x"), connector="spanner")
+    run(spark, lake, PIPELINE, [change])
+    (rejected,) = read_log(spark, lake, ROWS.revisions).where("_rejected is not null").collect()
+    assert rejected["_rejected"][0].startswith("sequence: ")
 
 
 def test_a_change_without_its_place_is_rejected_and_told(spark: SparkSession, lake: Lake) -> None:

@@ -136,7 +136,7 @@ def test_upkeep_changes_nothing_and_a_healthy_lake_is_called_so(spark: SparkSess
 def test_both_logs_are_in_the_catalog_and_say_which_is_which(spark: SparkSession, filled: Lake) -> None:
     entries = {entry.name: entry.comment for entry in lake_entries(filled, PIPELINE)}
     assert "every row that has arrived" in entries["orders_log"]
-    assert "taken back" in entries["orders_changes"]
+    assert "taken back" in entries["orders_row_changes"]
 
 
 def test_random_updates_of_a_year_are_few_files_a_batch(spark: SparkSession, lake: Lake) -> None:

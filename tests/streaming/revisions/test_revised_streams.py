@@ -9,10 +9,23 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Selected, Stream, Tumbling, Windowed, agg
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Json,
+    Lake,
+    Pipeline,
+    Rule,
+    Selected,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+)
 from streaming.audit.laws import audit
 from streaming.base import ChangedDeclaration, DeclarationError
-from streaming.log import head, read_log
+from streaming.log import archive_batches, head, read_log
+from streaming.operations.rebuild import rebuild
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
 from streaming.revisions.steps import rows_now
@@ -144,10 +157,39 @@ def test_another_key_is_refused_and_the_way_out_makes_the_changes_anew(spark: Sp
     pipeline = Pipeline(other, (replace(BY_MINUTE, of=other),))
     with pytest.raises(ChangedDeclaration, match="Give the old declaration back"):
         run(spark, lake, pipeline)
-    for uri in (lake.log(ORDERS), lake.batches(ORDERS), lake.standing(ORDERS)):
+    archive_batches(lake, ORDERS)
+    for uri in (lake.log(ORDERS), lake.standing(ORDERS)):
         storage.remove_folder(uri)
     run(spark, lake, pipeline)
     assert changes(spark, lake, other) == [(0, 1, "a", 1, 10.0)]
+
+
+@pytest.mark.parametrize("is_archived", [True, False])
+def test_changes_that_are_lost_follow_from_the_log_anew(spark: SparkSession, lake: Lake, is_archived: bool) -> None:
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10), order("b", 1, 5, "DE", 10)])
+    run(spark, lake, PIPELINE, [order("a", 2, 5, "DE", 11)])
+    before = changes(spark, lake)
+    if is_archived:
+        archive_batches(lake, ORDERS)
+    storage.remove_folder(lake.log(ORDERS))
+    run(spark, lake, PIPELINE, [order("z", 1, 200, "DE", 1)])
+    assert changes(spark, lake) == [*before, (2, 1, "z", 1, 1.0)]
+    assert current(spark, lake) == [("DE", second(0), 2, 21.0)]
+    assert broken(spark, lake) == []
+
+
+def test_a_view_of_a_stream_that_gets_a_key_is_not_gone_on_with(spark: SparkSession, lake: Lake) -> None:
+    plain = replace(ORDERS, key=(), sequence=None, deletes=None)
+    rows = [order("a", 1, 5, "DE", 10), {**order("a", 2, 5, "DE", 11), "order_id": None}, order("z", 1, 200, "DE", 1)]
+    run(spark, lake, Pipeline(plain, (replace(BY_MINUTE, of=plain),)), [*rows, order("a", 2, 5, "DE", 12)])
+    with pytest.raises(ChangedDeclaration, match="tidemark rebuild by_minute"):
+        run(spark, lake, PIPELINE, [order("a", 3, 5, "DE", 13)])
+    # What came before without a key is no revision.
+    assert [row["order_id"] for row in rows_now(spark, lake, ORDERS).collect()] == ["a", "z"]
+    rebuild(spark, lake, PIPELINE, BY_MINUTE)
+    run(spark, lake, PIPELINE)
+    assert current(spark, lake) == [("DE", second(0), 1, 13.0)]
+    assert broken(spark, lake) == []
 
 
 def test_what_stands_is_made_anew_from_the_log_when_it_is_lost(spark: SparkSession, lake: Lake) -> None:
@@ -177,11 +219,35 @@ def test_a_column_that_is_added_later_is_null_in_what_stood_before(spark: SparkS
         ({"key": ("nobody",)}, "no column"),
         ({"retention": "400 days"}, "would drop rows that stand"),
         ({"sequence": "nobody + 1"}, "nobody"),
+        ({"rules": (Rule("key", "amount > 0"),)}, "rename it"),
     ],
 )
 def test_a_key_by_which_nothing_stands_is_refused(changed: dict[str, Any], refusal: str) -> None:
     with pytest.raises(DeclarationError, match=refusal):
         replace(ORDERS, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "refusal"),
+    [
+        ({"sequence": "cast(current_timestamp() as bigint)"}, "calls current_timestamp"),
+        ({"deletes": "rand() > 0.5"}, "calls rand"),
+        ({"sequence": "map(version, 1)"}, "which of two values is the greater"),
+    ],
+)
+def test_what_nobody_can_compute_again_or_order_is_refused_before_a_row_is_read(
+    spark: SparkSession, lake: Lake, changed: dict[str, Any], refusal: str
+) -> None:
+    stream = replace(ORDERS, **changed)
+    with pytest.raises(DeclarationError, match=refusal):
+        run(spark, lake, Pipeline(stream, (replace(BY_MINUTE, of=stream),)), [order("a", 1, 5, "DE", 10)])
+
+
+@pytest.mark.parametrize("late", ["drop", "update"])
+def test_a_view_that_leaves_late_rows_out_or_counts_them_at_once_is_refused(late: Any) -> None:
+    view = replace(BY_MINUTE, late=late, allowed_lateness="1 minute" if late == "update" else None)
+    with pytest.raises(DeclarationError, match=f"late='{late}'"):
+        Pipeline(ORDERS, (view,))
 
 
 def test_whoever_takes_each_row_for_one_that_stands_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,20 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Rule, Stream, Tumbling, Windowed, agg
+from streaming import (
+    BoundedOutOfOrderness,
+    Delivery,
+    Files,
+    Json,
+    JsonLines,
+    Lake,
+    Pipeline,
+    Rule,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+)
 from streaming.audit.laws import audit
 from streaming.catalogs.entries import lake_entries
 from streaming.log import batches_after, read_log
@@ -145,3 +159,14 @@ def test_random_updates_of_a_year_are_few_files_a_batch(spark: SparkSession, lak
     files = delta.opened(lake.log(ORDERS)).get_add_actions().num_rows
     run(spark, lake, PIPELINE, [order(f"o{day}", 2, day * 86_400, "ann", 2) for day in range(0, 28)])
     assert delta.opened(lake.log(ORDERS)).get_add_actions().num_rows <= 2 * files <= 8
+
+
+def test_rejected_revisions_are_delivered_once_each(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    delivery = Delivery("refused", ORDERS, JsonLines(str(tmp_path / "refused")), what="rejected")
+    pipeline = Pipeline(ORDERS, (BY_MINUTE,), deliveries=(delivery,))
+    run(spark, lake, pipeline, [order("a", 1, 5, "ann", -5), order("b", 1, 5, "ann", 5)])
+    run(spark, lake, pipeline, [order("c", 1, 5, "ann", -6), order("b", 2, 5, "ann", 6)])
+    files = (file for file in (tmp_path / "refused").rglob("*") if file.is_file() and not file.name.startswith("."))
+    written = [line for file in files for line in file.read_text().splitlines()]
+    assert sorted(re.findall(r"amount\W+?(-[0-9])", " ".join(written))) == ["-5", "-6"], written
+    assert broken(spark, lake, pipeline) == []

@@ -99,7 +99,10 @@ def _ingest(lake: Lake, pipeline: Pipeline, stream: Stream) -> LineageJob:
         query,
         stream.description or f"The event log of {stream.name}.",
         tuple(LineageTable(source) for source in sources),
-        (_lake_table(lake.log(stream), columns, origins, stream.description),),
+        tuple(
+            _lake_table(lake.log(log), columns, origins, stream.description)
+            for log in dict.fromkeys((stream.revisions, stream))
+        ),
         is_ingest=True,
     )
 
@@ -137,6 +140,8 @@ def _delivered(lake: Lake, delivery: Delivery) -> tuple[LineageTable, ...]:
     of = delivery.of
     if isinstance(of, Delivery):
         return (_lake_table(lake.table(of, DEAD)),)
+    if isinstance(of, Stream) and delivery.what == "rejected":
+        return _logs(lake, (of.revisions,))
     if isinstance(of, Stream) or delivery.what == "late":
         return _logs(lake, of.reads)
     return (_table_of(lake, of, CHANGES if delivery.what == "current" else delivery.output),)

@@ -59,6 +59,8 @@ _log = logging.getLogger("tidemark")
 
 _THROUGH, _DECLARED = "through", "declared"
 """Numbers of both tables: the batch of revisions that they have followed, and one that stands for what is declared."""
+_TOLD_EVERY = 50
+"""Batches after which somebody who waits is told how many there are."""
 _NO_TIMERS = -(1 << 63)
 _PLACE = "_place"
 
@@ -90,7 +92,10 @@ class Revising:
         check_key(self._lake, self._stream)
         self._repair()
         through = followed_through(self._lake, self._stream)
-        for batch in batches_after(self._lake, self._stream.revisions, through):
+        behind = batches_after(self._lake, self._stream.revisions, through)
+        for done, batch in enumerate(behind):
+            if done and done % _TOLD_EVERY == 0:
+                _log.info(f"{self._stream.name}: {done:,} of {len(behind):,} batches of revisions are followed")
             self._step(batch)
         standing = self._lake.standing(self._stream)
         if delta.exists(standing):

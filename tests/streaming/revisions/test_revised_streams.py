@@ -31,8 +31,8 @@ from streaming.reading.stored import stored_rows
 from streaming.revisions.steps import rows_now
 from streaming.tables import storage
 from tests.support.instants import NOW, at
-from tests.support.runs import read_current, run
-from tidemark.testing import correct
+from tests.support.runs import read_current, run, tuples
+from tidemark.testing import correct, land
 
 COLUMNS = "order_id string, version bigint, at timestamp, country string, amount decimal(10,2), op string"
 ORDERS = Stream(
@@ -254,3 +254,24 @@ def test_whoever_takes_each_row_for_one_that_stands_is_refused() -> None:
     chosen = Selected("chosen", ORDERS, select={"order_id": "order_id"})
     with pytest.raises(DeclarationError, match="rows are taken back"):
         Pipeline(ORDERS, (chosen,))
+
+
+def test_a_stream_with_a_key_stands_beside_one_without(spark: SparkSession, lake: Lake) -> None:
+    visits = Stream(
+        name="visits",
+        source=Files("landing/visits"),
+        format=Json("page string, at timestamp"),
+        event_time="at",
+        clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
+    )
+    by_page = Windowed("by_page", visits, Tumbling("1 minute"), {"visits": agg.count()}, by=("page",))
+    shop = Pipeline(name="shop", streams=(visits, ORDERS), operators=(by_page, BY_MINUTE))
+    for number in (1, 2):
+        land(lake.path("landing/visits"), [{"page": "a", "at": at(number).isoformat()}])
+        land(lake.path("landing/orders"), [order("a", number, 5, "DE", 10 * number)])
+        run(spark, lake, shop, [])
+    land(lake.path("landing/orders"), [order("z", 1, 200, "DE", 1)])
+    run(spark, lake, shop, [{"page": "z", "at": at(200).isoformat()}])
+    assert current(spark, lake) == [("DE", second(0), 1, 20.0)]
+    assert tuples(read_current(spark, lake, by_page), "page", "visits") == [("a", 2)]
+    assert broken(spark, lake, shop) == []

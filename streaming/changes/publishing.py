@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -144,55 +144,63 @@ class Publishing:
         changes = delta.open_table(self._changes)
         before, look = ChangePosition.of(changes), look_at(self.operator, self._lake)
         if look is not None and (begins or look.seen(before) != before):
-            self._look(spark, look, changes, before, begins=begins)
-        return self._fold(spark)
+            changes = self._look(spark, look, changes, before, begins=begins)
+        return self._fold(spark, changes)
 
     def _look(
         self, spark: SparkSession, look: Look, changes: DeltaTable | None, before: ChangePosition, *, begins: bool
-    ) -> None:
-        """Commit what the look finds, or that it finds nothing."""
+    ) -> DeltaTable:
+        """Commit what the look finds, or that it finds nothing; returns the changes with it."""
         after, retells, others = look.seen(before), begins, ""
         if changes is None:
-            self._create(CHANGES, self._schema(look.columns, changes=True))
+            changes = self._create(CHANGES, self._schema(look.columns, changes=True))
         elif after.of_generation != before.of_generation:
             others = self._other_types(changes, look.columns)
             begins = begins or bool(others)
         told = replace(after, revision=before.revision + 1)
-        staged = self._staged(spark, look, before, told, begins=begins)
+        staged = self._staged(spark, look, changes, before, told, begins=begins)
         if staged is None or not (staged.rows or begins):
             delta.note(self._changes, says=vars(after), numbers=vars(after), fence=_fence(self.operator, before))
-            return
+            return changes
         numbers = dict(vars(told)) | ({_BEGINS: told.revision} if begins else {})
         numbers |= {_RETOLD: told.revision} if retells else {}
         if staged.least(SIGN) == -1:
             numbers[_TAKEN_BACK] = told.revision
         staged.commit({**numbers, _WHY: others}, numbers, fence=_fence(self.operator, before))
+        return staged.table
 
     def _staged(
         self,
         spark: SparkSession,
         look: Look,
+        changes: DeltaTable,
         before: ChangePosition,
         after: ChangePosition,
         *,
         begins: bool,
     ) -> delta.Staged | None:
-        schema, statistics = self._schema(look.columns, changes=True), (REVISION, SIGN)
+        stage = partial(
+            delta.stage_rows,
+            self._changes,
+            schema=self._schema(look.columns, changes=True),
+            table=changes,
+            statistics=(REVISION, SIGN),
+        )
         rows = None if begins else look.appended(before, _IN_MEMORY)
         if rows is not None:
             told = self._told(rows, after)
-            return delta.stage_rows(self._changes, told, schema, statistics=statistics) if rows.num_rows else None
-        self._fold(spark)
+            return stage(told) if rows.num_rows else None
+        self._fold(spark, changes)
         corrected = None if begins else look.corrected(before, _IN_MEMORY)
         if corrected is not None and (signed := self._corrected(corrected, before)) is not None:
             told = self._numbered_changes(signed, after)
-            return delta.stage_rows(self._changes, told, schema, statistics=statistics) if signed.num_rows else None
+            return stage(told) if signed.num_rows else None
         days = None if begins else look.days(spark, before)
         if days == frozenset():
             return None
-        changes = self._differing(spark, look, None if begins else before, after, days)
+        differing = self._differing(spark, look, None if begins else before, after, days)
         replaces = () if begins else None
-        return delta.stage(changes, self._changes, statistics=statistics, replaces=replaces)
+        return delta.stage(differing, self._changes, statistics=(REVISION, SIGN), replaces=replaces)
 
     def _differing(
         self,
@@ -273,9 +281,8 @@ class Publishing:
             raise _overtaken(self.operator)
         return _with(delta.read(spark, self._current, table.version()), columns)
 
-    def _fold(self, spark: SparkSession) -> bool:
-        """Bring the results up to the newest revision of the changes; tells if any has changed."""
-        changes = delta.open_table(self._changes)
+    def _fold(self, spark: SparkSession, changes: DeltaTable | None) -> bool:
+        """Bring the results up to the newest revision of the changes, if there are such; tells if any has changed."""
         if changes is None:
             return False
         wanted = self._folded_schema(changes)
@@ -289,7 +296,7 @@ class Publishing:
         if taken_back > at or begins_anew or has_others:
             staged = self._folded(spark, changes, current, wanted, begins_anew=begins_anew, has_others=has_others)
         else:
-            staged = self._appended(spark, changes, at, wanted)
+            staged = self._appended(spark, changes, current, at, wanted)
 
         def fence(table: DeltaTable) -> None:
             if _revision_of(table) != at:
@@ -299,13 +306,16 @@ class Publishing:
         staged.commit(numbers, numbers, fence=fence)
         return True
 
-    def _appended(self, spark: SparkSession, changes: DeltaTable, at: int, wanted: StructType) -> delta.Staged:
+    def _appended(
+        self, spark: SparkSession, changes: DeltaTable, current: DeltaTable, at: int, wanted: StructType
+    ) -> delta.Staged:
         """Changes after the revision `at`, none of which takes a result back, as results."""
         if _rows_after(changes, at) > _IN_MEMORY:
             rows = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
             return delta.stage(rows.select(*wanted.names), self._current, statistics=(REVISION,))
         told = delta.contents(changes, [(REVISION, ">", at)], wanted.names)
-        return delta.stage_rows(self._current, told.select(wanted.names), wanted, statistics=(REVISION,))
+        rows = told.select(wanted.names)
+        return delta.stage_rows(self._current, rows, wanted, table=current, statistics=(REVISION,))
 
     def _folded(
         self,
@@ -326,7 +336,12 @@ class Publishing:
             if rows_on(current, of_days) <= _IN_MEMORY and None not in of_days:
                 rows = self._standing(told, contents_on(current, of_days, wanted.names))
                 return delta.stage_rows(
-                    self._current, rows, wanted, statistics=(REVISION,), replaces=delta.are_of(of_days)
+                    self._current,
+                    rows,
+                    wanted,
+                    table=current,
+                    statistics=(REVISION,),
+                    replaces=delta.are_of(of_days),
                 )
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
         held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))

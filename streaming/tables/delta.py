@@ -326,6 +326,11 @@ class Staged:
     """
 
     @property
+    def table(self) -> DeltaTable:
+        """The open table, which has the rows once they are committed."""
+        return self._table
+
+    @property
     def paths(self) -> list[str]:
         """The files, by their paths in the table."""
         return [each.path for each in self._actions]
@@ -434,11 +439,15 @@ def stage_rows(
     rows: pa.Table,
     schema: T.StructType,
     *,
+    table: DeltaTable | None = None,
     statistics: Sequence[str] = (),
     replaces: Sequence[tuple[str, str, Any]] | None = None,
 ) -> Staged:
-    """As `stage`, of rows in memory, without Spark; `schema` has their columns as the table keeps them."""
-    table = opened(uri)
+    """As `stage`, of rows in memory, without Spark; `schema` has their columns as the table keeps them.
+
+    Whoever has opened the `table` by then gives it; it is brought up to date by the commit.
+    """
+    table = opened(uri) if table is None else table
     stored = rows.schema
     by = partitions(table)
     if by:

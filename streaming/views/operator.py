@@ -485,6 +485,8 @@ def _untold(view: Windowed) -> str:
     whole = [name for name, each in view.aggregates.items() if not each.parts]
     if whole:
         return f"{', '.join(whole)} cannot be put together from parts"
+    if view.of.takes_back:
+        return f"rows of {view.of.name} can be taken back, so those that stand are counted together"
     return "its windows, or decimals made of doubles, cannot be put together from parts"
 
 

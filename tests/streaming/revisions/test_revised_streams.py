@@ -26,6 +26,7 @@ from streaming.audit.laws import audit
 from streaming.base import ChangedDeclaration, DeclarationError
 from streaming.log import archive_batches, head, read_log
 from streaming.operations.rebuild import rebuild
+from streaming.operators.runtime import runtime_of
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
 from streaming.revisions.steps import rows_now
@@ -149,6 +150,7 @@ def test_what_came_changes_and_rows_that_stand_are_shown(spark: SparkSession, la
     stood = rows_now(spark, lake.as_of({"orders": 0}), ORDERS).collect()
     assert [(row["order_id"], row["version"]) for row in stood] == [("a", 1), ("b", 1)]
     assert [(row["order_id"], row["version"]) for row in rows_now(spark, lake, ORDERS).collect()] == [("b", 2)]
+    assert "rows of orders can be taken back" in runtime_of(BY_MINUTE, lake).explain(spark)["computed"]
 
 
 def test_another_key_is_refused_and_the_way_out_makes_the_changes_anew(spark: SparkSession, lake: Lake) -> None:

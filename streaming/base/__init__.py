@@ -116,13 +116,16 @@ if TYPE_CHECKING:
     )
     from streaming.base.sql_values import DECIMALS, canonical, computes_as_sql, is_less, is_same
     from streaming.base.values import (
+        DAY_MICROS,
         IN_MICROS,
         NAN,
         Encoder,
         FarDate,
         FarInstant,
         Reading,
+        as_type,
         day_of,
+        days_of,
         encoder,
         instant_of,
         kept_as,

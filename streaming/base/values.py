@@ -30,8 +30,9 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH_ORDINAL, date.max.toordinal() - _EPOCH_ORDINAL
 _DAYS_OF_CYCLE, _YEARS_OF_CYCLE = 146_097, 400
 """After so long the calendar repeats itself."""
-_DAY_MICROS = 86_400_000_000
-_FIRST_MICROS, _LAST_MICROS = _FIRST_DAY * _DAY_MICROS, (_LAST_DAY + 1) * _DAY_MICROS - 1
+DAY_MICROS = 86_400_000_000
+"""The microseconds of a day."""
+_FIRST_MICROS, _LAST_MICROS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
 _INT64 = 1 << 63
 
 Encoder = Callable[[Any], Any]
@@ -88,7 +89,7 @@ class FarInstant:
 
     def isoformat(self) -> str:
         """The instant as ISO 8601 has it, in UTC."""
-        days, rest = divmod(self.micros, _DAY_MICROS)
+        days, rest = divmod(self.micros, DAY_MICROS)
         seconds, fraction = divmod(rest, 1_000_000)
         minutes, second = divmod(seconds, 60)
         hour, minute = divmod(minutes, 60)
@@ -106,6 +107,17 @@ def instant_of(micros: int) -> datetime | FarInstant:
 def day_of(days: int) -> date | FarDate:
     """The date so many days after 1970-01-01."""
     return date.fromordinal(days + _EPOCH_ORDINAL) if _FIRST_DAY <= days <= _LAST_DAY else FarDate(days)
+
+
+def days_of(micros: np.ndarray[Any, Any], known: np.ndarray[Any, Any] | None = None) -> pa.Array:
+    """The dates of instants in microseconds since the epoch; null where one is not `known`."""
+    mask = None if known is None else ~known
+    return pa.array((micros // DAY_MICROS).astype(np.int32), pa.int32(), mask=mask).cast(pa.date32())
+
+
+def as_type(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column as one of this type; a value that the type does not have is an error."""
+    return values if values.type == type_ else values.cast(type_)
 
 
 def _struct(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:

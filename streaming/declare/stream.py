@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
@@ -142,62 +142,14 @@ class Stream:
         Raises:
             DeclarationError: with what to declare.
         """
-        of = f"of stream {self.name!r}"
         if not self.key:
-            for given in ("sequence", "deletes", "snapshots"):
-                if getattr(self, given) is not None:
-                    raise DeclarationError(
-                        f"{given}={getattr(self, given)!r} {of} is about revisions, and it has no key",
-                        "add key=('<column>',), or leave it out.",
-                        field=given,
-                        stream=self.name,
-                    )
+            self._check_without_key()
             return
-        for rule in self.rules:
-            if rule.name in ("key", "sequence", "deletes"):
-                raise DeclarationError(
-                    f"rule {rule.name!r} {of} has the name of a rule that its key brings with it",
-                    "rename it.",
-                    value=rule.name,
-                    stream=self.name,
-                )
-        for name in self.key:
-            type_ = self.types.get(name)
-            if name not in self.types or self.key.count(name) > 1 or (type_ or "").startswith(_NO_KEYS):
-                raise DeclarationError(
-                    f"key={self.key!r} {of} has {name!r}, which is "
-                    f"{'of type ' + str(type_) if name in self.types else 'no column'}",
-                    f"name each of its columns once: {', '.join(self.types)}; a number that is no fraction, a text, a "
-                    "date, an instant or bytes can be a key.",
-                    field="key",
-                    value=name,
-                    stream=self.name,
-                    choices=tuple(self.types),
-                )
+        self._check_key_columns()
         if self.snapshots is not None:
             self._check_snapshots()
-        elif self.sequence is None:
-            raise DeclarationError(
-                f"stream {self.name!r} has a key, and nothing tells which of two revisions is the newer one",
-                "add sequence='<expression>', such as 'version', or '_origin.offset' where the source keeps the order.",
-                field="sequence",
-                stream=self.name,
-            )
-        readable = {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
-        if self.sequence is not None:
-            check_value(f"the sequence {of}", self.sequence, readable)
-        if self.deletes is not None:
-            check_condition(f"deletes {of}", self.deletes, readable)
-        for name in self.derived:
-            mixed = self._made_of_unsent(name)
-            if len(mixed) > 1:
-                raise DeclarationError(
-                    f"derived column {name!r} {of} is made of {' and '.join(mixed)}, and a change may come without the "
-                    "value of one of them, as that stayed as it was",
-                    "derive a column of one of them alone, and put them together in the view.",
-                    column=name,
-                    stream=self.name,
-                )
+        self._check_sequence()
+        self._check_unsent()
         if self.source.takes_back:
             raise DeclarationError(
                 f"stream {self.name!r} has a key, and its source takes rows back by itself",
@@ -213,20 +165,68 @@ class Stream:
                 stream=self.name,
             )
 
-    def _made_of_unsent(self, derived: str) -> list[str]:
-        """The columns of the row that a derived one is made of, where the value of one of them may not be sent."""
-        if not self.as_before:
-            return []
-        payload = {column.name: column.type for column in self.format.columns}
-        names, made_of = set(names_in(self.derived[derived])), set[str]()
-        while names:
-            name = names.pop()
-            if name in self.derived:
-                names |= set(names_in(self.derived[name]))
-            elif name in payload:
-                made_of.add(name)
-        large = [name for name in made_of if payload[name].startswith(_LARGE)]
-        return sorted(made_of) if large else []
+    def _check_without_key(self) -> None:
+        for given in ("sequence", "deletes", "snapshots"):
+            if getattr(self, given) is not None:
+                raise DeclarationError(
+                    f"{given}={getattr(self, given)!r} of stream {self.name!r} is about revisions, and it has no key",
+                    "add key=('<column>',), or leave it out.",
+                    field=given,
+                    stream=self.name,
+                )
+
+    def _check_key_columns(self) -> None:
+        """Refuse columns that cannot be a key, and rules with the name of one that a key brings with it."""
+        for rule in self.rules:
+            if rule.name in ("key", "sequence", "deletes"):
+                raise DeclarationError(
+                    f"rule {rule.name!r} of stream {self.name!r} has the name of a rule that its key brings with it",
+                    "rename it.",
+                    value=rule.name,
+                    stream=self.name,
+                )
+        for name in self.key:
+            type_ = self.types.get(name)
+            if name not in self.types or self.key.count(name) > 1 or (type_ or "").startswith(_NO_KEYS):
+                raise DeclarationError(
+                    f"key={self.key!r} of stream {self.name!r} has {name!r}, which is "
+                    f"{'of type ' + str(type_) if name in self.types else 'no column'}",
+                    f"name each of its columns once: {', '.join(self.types)}; a number that is no fraction, a text, a "
+                    "date, an instant or bytes can be a key.",
+                    field="key",
+                    value=name,
+                    stream=self.name,
+                    choices=tuple(self.types),
+                )
+
+    def _check_sequence(self) -> None:
+        """Refuse a sequence or a condition of deletes that cannot be computed, or none where one is needed."""
+        if self.sequence is None and self.snapshots is None:
+            raise DeclarationError(
+                f"stream {self.name!r} has a key, and nothing tells which of two revisions is the newer one",
+                "add sequence='<expression>', such as 'version', or '_origin.offset' where the source keeps the order.",
+                field="sequence",
+                stream=self.name,
+            )
+        readable = {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
+        if self.sequence is not None:
+            check_value(f"the sequence of stream {self.name!r}", self.sequence, readable)
+        if self.deletes is not None:
+            check_condition(f"deletes of stream {self.name!r}", self.deletes, readable)
+
+    def _check_unsent(self) -> None:
+        """Refuse a column that is derived of several, where a change may come without the value of one of them."""
+        large = {column.name for column in self.format.columns if column.type.startswith(_LARGE)}
+        for name in self.derived if self.as_before else ():
+            mixed = sorted(self.payload_of((name,)))
+            if len(mixed) > 1 and large & {*mixed}:
+                raise DeclarationError(
+                    f"derived column {name!r} of stream {self.name!r} is made of {' and '.join(mixed)}, and a change "
+                    "may come without the value of one of them, as that stayed as it was",
+                    "derive a column of one of them alone, and put them together in the view.",
+                    column=name,
+                    stream=self.name,
+                )
 
     def _check_snapshots(self) -> None:
         """Refuse extracts whose rows would be revisions by another measure, or which no batch has whole.
@@ -242,7 +242,7 @@ class Stream:
                 field="snapshots",
                 stream=self.name,
             )
-        if getattr(self.source, "files_per_batch", None) != 1:
+        if not self.source.batches_are_extracts:
             raise DeclarationError(
                 f"stream {self.name!r} has snapshots, and nothing says that a batch of its source is one extract",
                 "let each extract be a file: Files(..., files_per_batch=1).",
@@ -272,6 +272,20 @@ class Stream:
             readable = {**types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
             types[name] = check_value(f"derived column {name!r} of stream {self.name!r}", expression, readable)
         return types
+
+    @cached_property
+    def made_of(self) -> Mapping[str, frozenset[str]]:
+        """The columns that each column is made of, itself among them; of nothing `_ingested_at` and `_origin`."""
+        made = {column.name: frozenset({column.name}) for column in self.format.columns}
+        made |= {INGESTED_AT: frozenset(), ORIGIN: frozenset()}
+        for name, expression in self.derived.items():
+            made[name] = frozenset({name}).union(*(made[column] for column in names_in(expression)))
+        return made
+
+    def payload_of(self, names: Collection[str]) -> tuple[str, ...]:
+        """The columns of the payload that the columns `names` are made of, in the order of the format."""
+        made = frozenset[str]().union(*(self.made_of.get(name, frozenset()) for name in names))
+        return tuple(column.name for column in self.format.columns if column.name in made)
 
     @property
     def reads(self) -> tuple[Stream, ...]:
@@ -366,7 +380,7 @@ def _unless(stream: Stream, rule: Rule) -> Rule:
         return rule
     unless = [f"({stream.exempt})"]
     if stream.as_before:
-        names = ", ".join(f"'{name}'" for name in sorted(names_in(rule.condition)))
+        names = ", ".join(f"'{name}'" for name in stream.payload_of(names_in(rule.condition)))
         unless += [f"arrays_overlap(`{stream.as_before}`, array({names}))"] if names else []
     return replace(rule, condition=f"{' or '.join(unless)} or ({rule.condition})")
 

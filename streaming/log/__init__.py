@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         stamp,
         widen_log,
     )
-    from streaming.log.places import Place, Places, inputs_of
+    from streaming.log.places import Place, Places
     from streaming.log.read import (
         REPAIRS,
         LogFiles,

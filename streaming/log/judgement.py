@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from streaming.base import (
     DAY,
+    DAY_MICROS,
     END_OF_EVENT_TIMES,
     EPOCH,
     FIRST_EVENT_TIME,
@@ -24,6 +25,8 @@ from streaming.base import (
     MICROSECOND,
     ORIGIN,
     STAMP,
+    as_type,
+    days_of,
     interval,
     to_micros,
 )
@@ -32,7 +35,6 @@ from streaming.formats import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, UNKN
 from streaming.spark import ArrowExpression, Rows
 
 INSTANT = pa.timestamp("us", "UTC")
-_MICROS_A_DAY = 86_400_000_000
 _REJECTED = pa.list_(pa.string())
 
 
@@ -137,7 +139,7 @@ class JudgedTime:
         if stamps.kept_from is not None:
             first = (stamps.kept_from - EPOCH.date()).days
             # As in Spark, this is a reason beside the others, also against a time that lies beyond.
-            found.append((there & (micros // _MICROS_A_DAY < first), reasons.not_kept(stamps.kept_from)))
+            found.append((there & (micros // DAY_MICROS < first), reasons.not_kept(stamps.kept_from)))
         return [(mask & needed, text) for mask, text in found], doubtful
 
     def is_within(self, micros: np.ndarray, stamps: Stamps) -> np.ndarray:
@@ -247,7 +249,7 @@ class _Judging:
         self._values[judgement.time.name] = _null_unless(known, time)
         # A row that needs no event time is of the day on which it came.
         dated = np.where(self._needed | known, micros, to_micros(self._stamps.ingested_at))
-        days = pa.array(dated // _MICROS_A_DAY, pa.int32(), mask=~is_valid).cast(pa.date32())
+        days = days_of(dated, is_valid)
         moves = is_valid.copy()
         if judgement.moved_by is not None:
             moves &= _mask(self._rows.array_of(judgement.moved_by))
@@ -360,7 +362,9 @@ class _Judging:
             DAY: days,
         }
         columns = [
-            _origin(self._parsed[ORIGIN], field.type) if field.name == ORIGIN else _cast(given[field.name], field.type)
+            _origin(self._parsed[ORIGIN], field.type)
+            if field.name == ORIGIN
+            else as_type(given[field.name], field.type)
             for field in self._judgement.types
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._judgement.types)
@@ -407,15 +411,11 @@ def _null_unless(mask: np.ndarray, values: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(mask), values, pa.scalar(None, values.type))
 
 
-def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    return values if values.type == type_ else values.cast(type_)
-
-
 def _origin(origin: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
     """The origins with the fields of the log: those that the source does not tell are null."""
     told = dict(zip((field.name for field in origin.type), origin.flatten(), strict=True))
     fields = [
-        _cast(told[field.name], field.type) if field.name in told else pa.nulls(len(origin), field.type)
+        as_type(told[field.name], field.type) if field.name in told else pa.nulls(len(origin), field.type)
         for field in type_
     ]
     mask = None if origin.null_count == 0 else origin.is_null()

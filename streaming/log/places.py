@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructType, TimestampType
 
-from streaming.base import INGESTED_AT, ORIGIN, names_in
+from streaming.base import ORIGIN, names_in
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.log.batches import OperatorCounts
 from streaming.log.judgement import Counted, JudgedRule, JudgedTime, Judgement, broken_rule
@@ -60,15 +60,6 @@ class Places:
     judgement: Judgement | None
     rules: tuple[Rule, ...] = ()
     counts: frozenset[str] = frozenset()
-
-
-def inputs_of(stream: Stream) -> dict[str, frozenset[str]]:
-    """For each column of the stream the columns it is made from, itself with them."""
-    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns}
-    inputs |= {INGESTED_AT: frozenset(), ORIGIN: frozenset()}
-    for name, expression in stream.derived.items():
-        inputs[name] = frozenset({name}).union(*(inputs[column] for column in names_in(expression)))
-    return inputs
 
 
 def computed(parsed: DataFrame, stream: Stream) -> DataFrame:
@@ -165,16 +156,10 @@ def _judgement(
     *,
     is_partial: bool,
 ) -> Judgement:
-    inputs, payload = inputs_of(stream), tuple(column.name for column in stream.format.columns)
-
-    def made_of(columns: frozenset[str]) -> tuple[str, ...]:
-        made = frozenset[str]().union(*(inputs.get(column, frozenset()) for column in columns))
-        return tuple(name for name in payload if name in made)
-
-    of_time = made_of(frozenset({stream.event_time}))
+    of_time = stream.payload_of((stream.event_time,))
     rules = [rule for rule in stream.rules if _key("rule", rule.name) in found]
     return Judgement(
-        payload=payload,
+        payload=tuple(column.name for column in stream.format.columns),
         derived={name: found[_key("derived column", name)] for name in stream.derived},
         time=JudgedTime(
             stream.event_time,
@@ -187,7 +172,7 @@ def _judgement(
             JudgedRule(
                 broken_rule(rule.name, rule.condition),
                 found[_key("rule", rule.name)],
-                made_of(names_in(rule.condition)),
+                stream.payload_of(names_in(rule.condition)),
             )
             for rule in rules
         ),

@@ -42,7 +42,6 @@ from streaming.base import (
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 from streaming.log.judgement import TimeReasons, broken_rule
-from streaming.log.places import inputs_of
 from streaming.log.read import origin_type
 from streaming.spark import cause_in_words, guarded, lenient_session, named_values, refusal
 
@@ -72,7 +71,6 @@ class RowValidator:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._inputs = inputs_of(stream)
         rejected = F.col("_rejected").isNotNull()
         # There is another `kept_from` once a day at most.
         self._usual_reasons = lru_cache(2)(self._together)
@@ -177,7 +175,8 @@ class RowValidator:
     def _is_read(self, columns: frozenset[str]) -> Column:
         """True where the `columns`, and all that they are made from, could be read and computed."""
         clean = F.col(UNREADABLE).isNull()
-        for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
+        made_of = self._stream.made_of
+        for name in sorted(frozenset[str]().union(*(made_of.get(column, frozenset()) for column in columns))):
             why_not = _why_not(name) if name in self._stream.derived else _wrong(name)
             clean = clean & why_not.isNull()
         return clean
@@ -187,9 +186,7 @@ class RowValidator:
         time = F.col(stream.event_time)
         clock, ingested_at = stream.clock, F.col(INGESTED_AT)
         said = TimeReasons(stream.event_time, clock)
-        payload = [column.name for column in stream.format.columns]
-        made_of = self._inputs[stream.event_time] if stream.event_time in stream.derived else frozenset()
-        sources = sorted(made_of & {*payload})
+        sources = sorted(stream.payload_of((stream.event_time,))) if stream.event_time in stream.derived else []
         # A derived time is null where one of its columns is missing, or where their values are no time.
         sent = reduce(operator.and_, (F.col(f"`{name}`").isNotNull() for name in sources), F.lit(bool(sources)))
         reason = (

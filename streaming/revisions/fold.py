@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +18,9 @@ from streaming.base import (
     INGESTED_AT,
     ORIGIN,
     STAMP,
+    as_type,
     computes_as_sql,
+    days_of,
     is_less,
     is_same,
     python_values,
@@ -30,7 +31,7 @@ from streaming.tables import TaskFile, TaskFiles
 SEQUENCE, DELETES, CONCERNS = "_sequence", "_deletes", "_concerns"
 """The place of a revision among those of its key, whether it says that the key is gone, and whether it is of a row."""
 REPORT = "report"
-_MICROS_A_DAY = 86_400_000_000
+_INSTANT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -343,10 +344,10 @@ class _Writing:
             **{name: rows[name] for name in of.columns},
             **{name: causes[name] for name in (BATCH, INGESTED_AT, STAMP)},
             ORIGIN: _signed(causes[ORIGIN], of.changes.field(ORIGIN).type, sign, rows[ADDED]),
-            DAY: _days(rows[of.event_time]),
+            DAY: days_of(rows[of.event_time].cast(_INSTANT).cast(pa.int64()).to_numpy()),
         }
         columns = [
-            _as_type(told[each.name], each.type) if each.name in told else pa.nulls(number, each.type)
+            as_type(told[each.name], each.type) if each.name in told else pa.nulls(number, each.type)
             for each in of.changes
         ]
         for batch in pa.table(columns, schema=of.changes).combine_chunks().to_batches():
@@ -372,9 +373,9 @@ class _Writing:
             if each.name == DUE:
                 columns.append(pa.nulls(len(newest), each.type))
             elif each.name in (HASH, SEQUENCE, *self._of.key):
-                columns.append(_as_type(newest[each.name], each.type))
+                columns.append(as_type(newest[each.name], each.type))
             else:
-                values = _as_type(newest[each.name], each.type)
+                values = as_type(newest[each.name], each.type)
                 columns.append(pc.if_else(gone, pa.scalar(None, each.type), values))
         return columns
 
@@ -414,13 +415,4 @@ def _signed(origins: pa.ChunkedArray, type_: pa.StructType, sign: int, added: pa
     number = len(origins)
     fields = dict(zip((each.name for each in origins.type), origins.combine_chunks().flatten(), strict=True))
     fields |= {"change": pa.repeat(pa.scalar(sign, pa.int32()), number), "identity": added.combine_chunks()}
-    return pa.StructArray.from_arrays([_as_type(fields[each.name], each.type) for each in type_], fields=list(type_))
-
-
-def _days(times: pa.ChunkedArray) -> pa.Array:
-    micros = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    return pa.array((micros // _MICROS_A_DAY).astype(np.int32)).cast(pa.date32())
-
-
-def _as_type(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    return values if values.type == type_ else values.cast(type_)
+    return pa.StructArray.from_arrays([as_type(fields[each.name], each.type) for each in type_], fields=list(type_))

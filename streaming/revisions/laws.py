@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import BATCH, ORIGIN
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import inputs_of, valid
+from streaming.log import valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
 from streaming.revisions.steps import concerns_a_row, followed_by, net, sequence_of, standing_rows
@@ -99,14 +99,13 @@ def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
         of_rows = of_rows.withColumn("_times_gone", times_gone)
         since = SortedBy.partitionBy(*keys, "_times_gone").orderBy(*rising)
         unsent = F.coalesce(F.col(stream.as_before), F.array().cast("array<string>"))
-        made_of = inputs_of(stream)
         values = {
             name: F.last(
-                F.when(~F.arrays_overlap(unsent, F.array(*map(F.lit, sorted(made_of[name])))), F.struct(f"`{name}`")),
+                F.when(~F.arrays_overlap(unsent, F.array(*map(F.lit, sorted(made_of)))), F.struct(f"`{name}`")),
                 ignorenulls=True,
             ).over(since)[name]
-            for name in stream.columns
-            if name not in stream.key and name != stream.as_before
+            for name, made_of in stream.made_of.items()
+            if name in stream.columns and name not in stream.key and name != stream.as_before
         }
         of_rows = of_rows.withColumns(values)
     falling = SortedBy.partitionBy(*keys).orderBy(sequence.desc(), F.col(BATCH).asc(), place.asc())

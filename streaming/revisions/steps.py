@@ -26,7 +26,7 @@ from pyspark.sql.types import DataType, StructType
 from streaming.base import ADDED, BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError, to_micros
 from streaming.clocks import BatchSummary
 from streaming.declare import Stream
-from streaming.keyed import BUCKETS, DUE, HASH, StateTable, hash_of, in_buckets, marks
+from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, hash_of, in_buckets, marks
 from streaming.lake import Lake
 from streaming.log import (
     Batch,
@@ -36,7 +36,6 @@ from streaming.log import (
     batches_after,
     commit_batch,
     head,
-    inputs_of,
     log_schema,
     operator_columns,
     read_log,
@@ -61,7 +60,6 @@ _THROUGH, _DECLARED = "through", "declared"
 """Numbers of both tables: the batch of revisions that they have followed, and one that stands for what is declared."""
 _TOLD_EVERY = 50
 """Batches after which somebody who waits is told how many there are."""
-_NO_TIMERS = -(1 << 63)
 _PLACE = "_place"
 
 
@@ -143,13 +141,13 @@ class Revising:
     def _folded(self, batch: Batch, state: StateTable) -> RevisionReport:
         stream = self._stream
         rows = self._came.with_batches(self._spark, batch.number - 1, batch.number)
-        stored = state.stored(_NO_TIMERS) if stream.snapshots is None else state.of_all()
+        stored = state.stored(NEVER) if stream.snapshots is None else state.of_all()
         task = WriteRevisions(
             stream.key,
             stream.columns,
             stream.event_time,
             stream.as_before,
-            inputs_of(stream) if stream.as_before else {},
+            stream.made_of if stream.as_before else {},
             self._lake.log(stream),
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,

@@ -152,6 +152,11 @@ class Files(Source):
         return self.partition is not None
 
     @property
+    def batches_are_extracts(self) -> bool:
+        """True if it is declared that a batch takes one file."""
+        return self.files_per_batch == 1
+
+    @property
     def bounds(self) -> FileBounds:
         """The bounds of what a file may ask of whoever reads it."""
         return FileBounds(self.longest_line, self.largest_unpacked, is_read_whole(self.payloads))

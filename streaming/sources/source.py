@@ -194,6 +194,11 @@ class Source(ABC):
         return (self,)
 
     @property
+    def batches_are_extracts(self) -> bool:
+        """True if each batch is declared to be one delivery, as a whole and alone, such as an extract of a table."""
+        return False
+
+    @property
     def follows(self) -> tuple[tuple[Any, str], ...]:
         """The tables of the lake whose rows it takes: the stream or operator that writes each, and the side output."""
         return ()

@@ -145,8 +145,12 @@ def test_a_change_has_its_place_in_the_log_of_its_database(
     assert found is not None and tuple(found) == (True, False)
 
 
-def test_a_rule_about_a_value_that_was_not_sent_keeps_no_change_from_the_log(spark: SparkSession, lake: Lake) -> None:
-    stream = replace(ROWS, rules=(Rule("has_notes", "length(notes) > 0"),))
+@pytest.mark.parametrize("condition", ["length(notes) > 0", "length > 0", "twice > 0"])
+def test_a_rule_about_a_value_that_was_not_sent_keeps_no_change_from_the_log(
+    spark: SparkSession, lake: Lake, condition: str
+) -> None:
+    derived = {**ROWS.derived, "twice": "2 * length"}
+    stream = replace(ROWS, derived=derived, rules=(Rule("has_notes", condition),))
     pipeline = Pipeline(stream, (replace(BY_MINUTE, of=stream),))
     run(spark, lake, pipeline, [envelope("c", 10, 5, None, row(1, "ann", "x"))])
     run(spark, lake, pipeline, [envelope("u", 20, 5, None, row(1, "bea", UNAVAILABLE))])

@@ -28,6 +28,8 @@ class SourceCase(ABC):
     source: Source
     memory: Memory = NOTHING
     """What the source remembers before the first delivery."""
+    extracts: Source | None = None
+    """The source as it is declared where each batch takes one delivery; None where that cannot be."""
 
     @abstractmethod
     def deliver(self, *payloads: bytes) -> str:
@@ -116,6 +118,19 @@ class SourceContract:
         with pytest.raises(SourceError) as raised:
             reader.take(2)
         assert case.speaks_of(str(raised.value), name)
+
+    def test_a_batch_is_one_delivery_where_the_source_declares_that(
+        self, spark: SparkSession, lake: Lake, case: SourceCase
+    ) -> None:
+        assert not case.source.batches_are_extracts, "a batch takes two deliveries, or three rows"
+        if case.extracts is None:
+            return
+        assert case.extracts.batches_are_extracts
+        deliveries = [(b"a", b"b"), (b"c",), (b"d", b"e")]
+        for payloads in deliveries:
+            case.deliver(*payloads)
+        batches = Reader(spark, lake, case.extracts, case.memory).read_on()
+        assert [tuple(payload for payload, _ in batches[number]) for number in sorted(batches)] == deliveries
 
     def test_a_source_that_is_gone_is_an_error_that_names_it(
         self, spark: SparkSession, lake: Lake, case: SourceCase

@@ -32,6 +32,7 @@ from tests.support.instants import NOW
 class FilesCase(SourceCase):
     def __init__(self, lake: Lake, identity: Literal["path", "content"] = "path") -> None:
         self.source = Files("landing", files_per_batch=2, identity=identity)
+        self.extracts = Files("landing", files_per_batch=1, identity=identity)
         self._landing = Path(self.source.location(lake))
 
     def deliver(self, *payloads: bytes) -> str:

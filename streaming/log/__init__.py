@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         dropped_number,
         dropped_rows,
         head,
+        newest_batch,
         newest_late,
         note_dropped,
         note_erased,

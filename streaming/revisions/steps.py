@@ -35,8 +35,8 @@ from streaming.log import (
     about_log,
     batches_after,
     commit_batch,
-    head,
     log_schema,
+    newest_batch,
     operator_columns,
     read_log,
     valid,
@@ -87,34 +87,34 @@ class Revising:
             ChangedDeclaration: another key, sequence or condition made the changes that are there.
             FencedError: another process has taken over.
         """
-        check_key(self._lake, self._stream)
-        self._repair()
-        through = followed_through(self._lake, self._stream)
-        behind = batches_after(self._lake, self._stream.revisions, through)
-        for done, batch in enumerate(behind):
-            if done and done % _TOLD_EVERY == 0:
-                _log.info(f"{self._stream.name}: {done:,} of {len(behind):,} batches of revisions are followed")
-            self._step(batch)
-        standing = self._lake.standing(self._stream)
-        if delta.exists(standing):
-            self._cleaner.after_step(standing, now)
-        return head(self._lake, self._stream)
-
-    def _repair(self) -> None:
-        """Let what is lost, or is an older copy, be made anew from the log: the same rows follow from it once more."""
         lake, stream = self._lake, self._stream
         changes, standing = (delta.open_table(uri) for uri in (lake.log(stream), lake.standing(stream)))
+        _check_key(lake, stream, changes, standing)
         if changes is None:
             # What it tells of batches is of changes that are gone.
             storage.remove_folder(lake.batches(stream))
         if standing is not None and followed_by(changes) < followed_by(standing):
+            # The same rows follow from the log once more.
             _log.warning(
                 f"the changes of {stream.name!r} are lost, or older than what stands; they follow from its log anew"
             )
             storage.remove_folder(lake.standing(stream))
+            standing = None
+        behind = batches_after(lake, stream.revisions, followed_by(standing))
+        for done, batch in enumerate(behind):
+            if done and done % _TOLD_EVERY == 0:
+                _log.info(f"{stream.name}: {done:,} of {len(behind):,} batches of revisions are followed")
+            if changes is None or standing is None or not self._is_wide:
+                changes, standing = self._created()
+            elif done:
+                # Somebody may have compacted what stands since the batch before.
+                standing.update_incremental()
+            self._step(batch, changes, standing)
+        if standing is not None:
+            self._cleaner.after_step(lake.standing(stream), now)
+        return None if changes is None else newest_batch(lake, stream, changes)
 
-    def _step(self, batch: Batch) -> None:
-        changes, standing = self._created()
+    def _step(self, batch: Batch, changes: DeltaTable, standing: DeltaTable) -> None:
         uri = self._lake.standing(self._stream)
         state = StateTable(standing, uri, self._stored, len(self._stream.key))
         has_rows = batch.summary.rows > batch.rejected
@@ -132,6 +132,7 @@ class Revising:
         delta.commit_files(
             uri,
             report.standing,
+            table=standing,
             says=self._stream.revised_by,
             numbers={**self._numbers(batch), BUCKETS: state.buckets.count},
             fence=lambda table: _fence(table, self._stream, batch.number),
@@ -304,13 +305,12 @@ def _number(stream: Stream) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
-def check_key(lake: Lake, stream: Stream) -> None:
+def _check_key(lake: Lake, stream: Stream, *tables: DeltaTable | None) -> None:
     """Refuse to go on from changes that another key, sequence or condition has made.
 
     Raises:
         ChangedDeclaration: with the ways to go on.
     """
-    tables = (delta.open_table(uri) for uri in (lake.log(stream), lake.standing(stream)))
     there = {table.transaction_version(_DECLARED) for table in tables if table is not None}
     if there <= {None, _number(stream)}:
         return
@@ -325,11 +325,6 @@ def check_key(lake: Lake, stream: Stream) -> None:
 
 def _told(stream: Stream) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in stream.revised_by.items())
-
-
-def followed_through(lake: Lake, stream: Stream) -> int:
-    """The newest batch of revisions that is in what stands; -1 for none."""
-    return followed_by(delta.open_table(lake.standing(stream)))
 
 
 def followed_by(table: DeltaTable | None) -> int:

@@ -476,12 +476,14 @@ def commit_files(
     says: Mapping[str, Any],
     numbers: Mapping[str, int],
     fence: Fence,
+    table: DeltaTable | None = None,
     mode: Literal["append", "overwrite"] = "append",
     schema: Schema | None = None,
     replaces: Sequence[tuple[str, int]] = (),
 ) -> int:
     """Commit the `files`, which tasks have written, to the table; returns how many rows they hold.
 
+    `table` is the open one where somebody has it; it has the commit then.
     `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files of the table, by path
     and size, that the commit removes. For `says`, `numbers` and `fence` see `Staged.commit`.
 
@@ -489,7 +491,7 @@ def commit_files(
         RewrittenError: one of the files to be replaced is not in the table any more.
         FencedError: the `fence` says so.
     """
-    table = opened(uri)
+    table = opened(uri) if table is None else table
     mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:

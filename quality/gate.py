@@ -22,7 +22,7 @@ from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
-from streaming.operators import runtime_of
+from streaming.operators import followed_upstream, plan_corrections, runtime_of
 from streaming.tables import delta
 
 _A_DAY = timedelta(days=1)
@@ -92,7 +92,7 @@ def reasons_to_close(
     for operator in (each for each in pipeline.backfilled if each in operators_read(pipeline, reads)):
         reasons += _uncorrected(spark, lake, pipeline, operator, pins, wanted)
     if lake.cut is None:
-        for operator, reach in _followed(operators_read(pipeline, reads)).items():
+        for operator, reach in followed_upstream(operators_read(pipeline, reads)).items():
             reasons += _uncorrected_upstream(spark, lake, operator, reach, wanted)
     return reasons
 
@@ -175,23 +175,11 @@ def _rebuilt(pin: Pin) -> list[Reason]:
     return [Reason("moved", pin.table, pin.version, None, None, text)]
 
 
-def _followed(operators: Iterable[Operator]) -> dict[Operator, timedelta]:
-    """The operators of which these follow what is current, however far away, and how far windows reach on the way."""
-    found: dict[Operator, timedelta] = {}
-    for operator in operators:
-        # Of what may reach anywhere each day counts.
-        reach = timedelta(days=4_000_000) if operator.reach is None else operator.reach
-        upstream = [of for stream in operator.reads if stream.source.takes_back for of, _ in stream.source.follows]
-        for of, further in (*((of, timedelta()) for of in upstream), *_followed(upstream).items()):
-            found[of] = max(found.get(of, timedelta()), reach + further)
-    return found
-
-
 def _uncorrected_upstream(
     spark: SparkSession, lake: Lake, operator: Operator, reach: timedelta, days: set[date] | None
 ) -> Iterator[Reason]:
     """The days that are due of an operator which is followed, and that a number of the `days` may be made of."""
-    for entry in runtime_of(operator, lake).plan(spark):
+    for entry in plan_corrections(spark, lake, operator):
         if days is None or any(abs(day - entry.day) <= reach + _A_DAY for day in days):
             table = table_name(lake, lake.corrections(operator))
             text = (

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from streaming import Lake, Pipeline, Stream, drain
 from streaming.base import Reading, instant_of, python_values, utc_now
 from streaming.declare import Operator
-from streaming.operators import frame, runtime_of
+from streaming.operators import frame, plan_corrections, runtime_of
 from streaming.service.drain import Drained
 from tidemark.played import Moment as Moment
 from tidemark.played import Played as Played
@@ -104,10 +104,9 @@ def run(
 
 def correct(spark: SparkSession, lake: Lake, view: Operator, now: Callable[[], datetime] = utc_now) -> list[str]:
     """Correct every day of a view, or of a join, that waits for it; returns these days."""
-    runtime = runtime_of(view, lake)
-    days = [pending.day for pending in runtime.plan(spark)]
+    days = [pending.day for pending in plan_corrections(spark, lake, view)]
     if days:
-        runtime.correct(spark, days, now)
+        runtime_of(view, lake).correct(spark, days, now)
     return [day.isoformat() for day in days]
 
 

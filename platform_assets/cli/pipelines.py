@@ -34,7 +34,7 @@ from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
 from streaming.operations import DeliveredCurrent, deliver_current, drop_old_days
 from streaming.operations import maintain as keep_tidy
-from streaming.operators import runtime_of
+from streaming.operators import plan_corrections, runtime_of
 from streaming.service import JobCounts, corrections_of, drain_unpaused, lineage_of, shown_on
 from streaming.sources import SourceBacklog
 
@@ -125,7 +125,11 @@ def correct(
             if not operator.corrected:
                 continue
             runtime = runtime_of(operator, lake)
-            days = [entry.date() for entry in day] if day else [pending.day for pending in runtime.plan(spark)]
+            days = (
+                [entry.date() for entry in day]
+                if day
+                else [pending.day for pending in plan_corrections(spark, lake, operator)]
+            )
             task = bar.add_task(f"correcting {operator.name}", total=len(days))
 
             def show_progress(done: date, rows: int, name: str = operator.name, of: str = operator.result_name) -> None:
@@ -233,8 +237,8 @@ def _say_delivered(pipeline: Pipeline, delivered: DeliveredCurrent) -> None:
 
 
 def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:
-    runtimes = [runtime_of(operator, current_lake()) for operator in pipeline.operators]
-    days = {pending.day for runtime in runtimes for pending in runtime.plan(spark)}
+    lake = current_lake()
+    days = {pending.day for operator in pipeline.operators for pending in plan_corrections(spark, lake, operator)}
     if days:
         console.print(
             f"Late data has changed windows of {counted(len(days), 'day')} already published as first results."

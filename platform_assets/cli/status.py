@@ -22,7 +22,7 @@ from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
 from streaming.operations import UndeclaredTable, undeclared_tables
-from streaming.operators import FilterCounts, filter_counts
+from streaming.operators import FilterCounts, UpstreamLag, filter_counts, upstream_lags
 from streaming.service import ControlFolder, Overview, look
 from streaming.sources import largest_partitions
 
@@ -52,6 +52,12 @@ def status(
                 for suffix, counts in filter_counts(lake, operator).items():
                     yield pipeline, operator.table_name(suffix), counts
 
+    def lags() -> Iterator[tuple[Pipeline, UpstreamLag]]:
+        for pipeline in shown:
+            for operator in pipeline.operators:
+                for lag in upstream_lags(lake, operator):
+                    yield pipeline, lag
+
     def retention() -> Iterable[RetentionDocument]:
         from platform_assets.cli.retention_documents import RetentionDocument
 
@@ -67,7 +73,7 @@ def status(
 
         overviews, broken = look_at_all(), broken_modules()
         StatusDocument.of(
-            lake.root, utc_now(), overviews, left(), broken, filters(), retention(), positions(overviews)
+            lake.root, utc_now(), overviews, left(), broken, filters(), retention(), positions(overviews), lags()
         ).print()
         return
     print_broken(broken_modules())
@@ -84,6 +90,8 @@ def status(
         for pipeline, table, counts in filters():
             summary = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
             console.print(f"{pipeline.name}: filter of {table}: {summary}", highlight=False, soft_wrap=True)
+        for line in (f"{pipeline.name}: {lag}" for pipeline, lag in lags() if str(lag)):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
         for line in (each for pipeline in shown for each in told_horizons(lake, pipeline, declared)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         _say_left(left())

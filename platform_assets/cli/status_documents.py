@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import date, datetime
 
 from pydantic import BaseModel
 
@@ -13,7 +13,7 @@ from platform_assets.texts.positions import LogPosition
 from streaming.base import BrokenModule
 from streaming.declare import Pipeline
 from streaming.operations import UndeclaredTable
-from streaming.operators import FilterCounts
+from streaming.operators import FilterCounts, UpstreamLag
 from streaming.service import Overview, ProcessStatus, QueryStatus
 
 
@@ -184,6 +184,21 @@ class LogDocument(BaseModel):
     waiting: str
 
 
+class UpstreamDocument(BaseModel):
+    """The lag of an `operator` behind the corrections of an `upstream` that it follows, directly or however far up.
+
+    `days_due` are days of the upstream that are due to be corrected, by the newest plan; `is_counted` is false where
+    late rows came after it, so that there may be more. `revisions` of `<upstream>_changes` are not followed yet.
+    """
+
+    pipeline: str
+    operator: str
+    upstream: str
+    days_due: list[date]
+    is_counted: bool
+    revisions: int
+
+
 class BrokenModuleDocument(BaseModel):
     """A module that cannot be used, so that what it declares is missing; see `streaming.base.BrokenModule`."""
 
@@ -207,6 +222,7 @@ class StatusDocument(Document):
     filters: list[FilterDocument]
     retention: list[RetentionDocument]
     logs: list[LogDocument]
+    upstream: list[UpstreamDocument]
 
     @classmethod
     def of(
@@ -219,11 +235,13 @@ class StatusDocument(Document):
         filters: Iterable[tuple[Pipeline, str, FilterCounts]],
         retention: Iterable[RetentionDocument],
         logs: Iterable[LogPosition],
+        lags: Iterable[tuple[Pipeline, UpstreamLag]],
     ) -> StatusDocument:
         """The document of the pipelines as they are at the instant `at`.
 
         `filters` are the pipeline, the name of the table and the counts of each business filter; `left` are the tables
-        that nothing declared has, and `broken` the modules that cannot be used.
+        that nothing declared has, and `broken` the modules that cannot be used. `lags` are of operators that follow
+        what is current of others, each with its pipeline.
         """
         return cls(
             lake=lake,
@@ -243,6 +261,17 @@ class StatusDocument(Document):
             ],
             retention=[*retention],
             logs=[LogDocument.model_validate(each, from_attributes=True) for each in logs],
+            upstream=[
+                UpstreamDocument(
+                    pipeline=pipeline.name,
+                    operator=lag.operator,
+                    upstream=lag.upstream,
+                    days_due=list(lag.due.days),
+                    is_counted=lag.due.is_counted,
+                    revisions=lag.revisions,
+                )
+                for pipeline, lag in lags
+            ],
         )
 
 

@@ -16,7 +16,7 @@ from platform_assets.partitions import add_days
 from streaming import Lake, Stream
 from streaming.declare import FAILED, LATE, Operator
 from streaming.log import Batch, read_batches, read_log, rejected
-from streaming.operators import LateCount, runtime_of, settled_at
+from streaming.operators import LateCount, plan_corrections, runtime_of, settled_at
 from streaming.tables import days_of, delta
 
 
@@ -67,7 +67,7 @@ def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, op
     runtime = runtime_of(operator, lake)
     newest = settled_at(lake, operator)
     counts = {} if newest is None else runtime.late_per_day(spark)
-    backlog = [] if newest is None else runtime.plan(spark)
+    backlog = [] if newest is None else plan_corrections(spark, lake, operator)
     days = [day for day, _ in counts]
     done = runtime.corrected_through(days)
     if operator.corrected:

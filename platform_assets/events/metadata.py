@@ -15,7 +15,7 @@ from platform_assets.lineage import Lineage, lineage_metadata
 from streaming import Lake, Stream
 from streaming.declare import Operator
 from streaming.log import head
-from streaming.operators import runtime_of
+from streaming.operators import runtime_of, upstream_lags
 from streaming.service import skew_of
 from streaming.tables import delta, sql_type
 
@@ -82,7 +82,20 @@ def position_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
     marks = {name: batch.after.watermark for name, batch in newest.items() if batch.after.watermark is not None}
     if len(marks) == len(heads):
         metadata["watermark"] = dg.MetadataValue.timestamp(min(marks.values()))
-    return {**metadata, "waiting_rows": runtime_of(operator, lake).waiting(), **skew_metadata(operator, marks)}
+    metadata |= {"waiting_rows": runtime_of(operator, lake).waiting(), **skew_metadata(operator, marks)}
+    return metadata | upstream_metadata(lake, operator)
+
+
+def upstream_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
+    """The lag of an operator behind the corrections of all that it follows; nothing where it follows first rows."""
+    lags = list(upstream_lags(lake, operator))
+    if not lags:
+        return {}
+    numbers = {
+        "upstream_days_to_correct": sum(len(lag.due.days) for lag in lags),
+        "upstream_revisions_to_follow": sum(lag.revisions for lag in lags),
+    }
+    return {**numbers, "upstream": "; ".join(filter(None, map(str, lags))) or "nothing is due upstream"}
 
 
 def skew_metadata(operator: Operator, watermarks: Mapping[str, datetime]) -> dict[str, Any]:

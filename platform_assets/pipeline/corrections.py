@@ -23,7 +23,7 @@ from streaming.base import CorrectionsFailed, utc_now
 from streaming.changes import note_together, publish
 from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
-from streaming.operators import runtime_of
+from streaming.operators import plan_corrections, runtime_of
 from streaming.service import JobCounts, corrections_of, lineage_of
 
 Evaluate = Callable[[SparkSession, Lake, str], Iterable[dg.AssetCheckEvaluation]]
@@ -90,7 +90,7 @@ def corrections_op(pipeline: Pipeline, operator: Operator, evaluate: Evaluate) -
         asked = parse_days(config.days)
         settled = {} if asked else settled_now(where, operator)
         if not asked:
-            planned = runtime_of(operator, where).plan(spark.spark_session)
+            planned = plan_corrections(spark.spark_session, where, operator)
             asked = [entry.day for entry in planned]
             context.log.info(f"{operator.name}: planned {', '.join(map(str, asked)) or 'nothing, all is corrected'}")
         if asked:

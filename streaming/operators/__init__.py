@@ -14,7 +14,18 @@ if TYPE_CHECKING:
         version_through,
         versions_read,
     )
-    from streaming.operators.backlog import Backlog, LateCount, Waiting, settled_at
+    from streaming.operators.backlog import (
+        Backlog,
+        DueDays,
+        LateCount,
+        UpstreamLag,
+        Waiting,
+        due_days,
+        followed_upstream,
+        plan_corrections,
+        settled_at,
+        upstream_lags,
+    )
     from streaming.operators.change_data_feed import feed_changes
     from streaming.operators.comparison import Finding, Law, comparable, differing_rows
     from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation

@@ -8,18 +8,29 @@ does not grow with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
-from typing import Any, Self
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Self
 
-from streaming.declare import Operator
+from streaming.base import counted
+from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import head, newest_late
-from streaming.operators.corrected import PendingDay
+from streaming.operators.corrected import Corrected, PendingDay
 from streaming.operators.progress import generation_of
 from streaming.operators.runtime import OperatorRuntime, runtime_of
-from streaming.tables import delta
+from streaming.sources import UnitIndex, changes_of
+from streaming.tables import delta, storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGS = "logs"
+_EVERY_DAY = timedelta(days=4_000_000)
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -127,6 +138,112 @@ class Backlog:
         reopened, heads = self._runtime.reopened(), settled_at(lake, operator) or {}
         done = self._runtime.corrected_through(reopened) or {}
         return any(max(heads.values(), default=-1) > done.get(day, -1) for day in reopened)
+
+
+@dataclass(frozen=True)
+class DueDays:
+    """The `days` of an operator that are due to be corrected, by the newest plan, oldest first.
+
+    `is_counted` is false where late rows came that no plan has seen, so that there may be more days.
+    """
+
+    days: tuple[date, ...]
+    is_counted: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is due."""
+        return not self.days and self.is_counted
+
+
+@dataclass(frozen=True)
+class UpstreamLag:
+    """The lag of an operator behind the corrections of an `upstream` that it follows, however far away.
+
+    `due`: the days of the upstream that are due. `revisions`: those of its changes that a stream on the way has not
+    taken yet.
+    """
+
+    operator: str
+    upstream: str
+    folder: str
+    due: DueDays
+    revisions: int
+
+    def __str__(self) -> str:
+        """The lag in a sentence; empty where there is none."""
+        days = ", ".join(map(str, self.due.days[:_NAMED]))
+        more = f" and {len(self.due.days) - _NAMED:,} more" if len(self.due.days) > _NAMED else ""
+        behind = []
+        if self.due.days:
+            behind.append(f"{counted(len(self.due.days), 'day')} due to be corrected ({days}{more})")
+        if not self.due.is_counted:
+            behind.append("late rows that no plan has counted yet")
+        if self.revisions:
+            behind.append(f"{counted(self.revisions, 'revision')} not followed yet")
+        return f"{self.operator} follows {self.upstream}, which has {', '.join(behind)}" if behind else ""
+
+
+def plan_corrections(spark: SparkSession, lake: Lake, operator: Operator) -> list[PendingDay]:
+    """The days of an operator that need a correction; they are written down, so that `due_days` knows them."""
+    newest = settled_at(lake, operator)
+    plan = runtime_of(operator, lake).plan(spark)
+    if newest is not None and operator.corrected and lake.cut is None:
+        count = LateCount.of(lake, operator, plan, max(newest.values()))
+        text = json.dumps({**count.to_json(), _LOGS: newest})
+        storage.replace_bytes(_place(lake, operator), text.encode(), uuid.uuid4().hex)
+    return plan
+
+
+def due_days(lake: Lake, operator: Operator) -> DueDays:
+    """The days of an operator that need a correction, by the newest plan that was written down; starts no Spark."""
+    late = _newest_late(lake, operator) if operator.corrected else {}
+    told = storage.read_json(_place(lake, operator))
+    count = None if told is None else LateCount.from_json(told)
+    if told is None or count is None or not count.is_valid(lake, operator):
+        return DueDays((), is_counted=not late)
+    logs, table = told[_LOGS], delta.open_table(lake.corrections(operator))
+    through = {day: Corrected.of(operator, day, table).through for day in count.days}
+    due = (day for day, done in through.items() if any(done.get(name, -1) < batch for name, batch in logs.items()))
+    return DueDays(tuple(sorted(due)), all(batch <= logs.get(name, -1) for name, batch in late.items()))
+
+
+def followed_upstream(operators: Iterable[Operator]) -> dict[Operator, timedelta]:
+    """The operators of which these follow what is current, however far away, and how far windows reach on the way."""
+    found: dict[Operator, timedelta] = {}
+    for operator in operators:
+        # Of what may reach anywhere each day counts.
+        reach = _EVERY_DAY if operator.reach is None else operator.reach
+        upstream = [of for _, of in _followed(operator)]
+        for of, further in (*((of, timedelta()) for of in upstream), *followed_upstream(upstream).items()):
+            found[of] = max(found.get(of, timedelta()), reach + further)
+    return found
+
+
+def upstream_lags(lake: Lake, operator: Operator) -> Iterator[UpstreamLag]:
+    """The lag of an operator behind each one of which it follows what is current, however far up; starts no Spark."""
+    upstream = followed_upstream((operator,))
+    links = dict.fromkeys(link for each in (operator, *upstream) for link in _followed(each))
+    for of in upstream:
+        behind = max(_revisions_behind(lake, stream, of) for stream, followed in links if followed == of)
+        yield UpstreamLag(operator.name, of.name, of.folder, due_days(lake, of), behind)
+
+
+def _followed(operator: Operator) -> Iterator[tuple[Stream, Operator]]:
+    """The operators of which the streams of this one follow what is current, each with its stream."""
+    for stream in operator.reads:
+        if stream.source.takes_back:
+            yield from ((stream, of) for of, _ in stream.source.follows)
+
+
+def _revisions_behind(lake: Lake, stream: Stream, of: Operator) -> int:
+    newest = head(lake, stream)
+    through = -1 if newest is None else stream.source.taken_through(newest.source)
+    return len(UnitIndex(changes_of(of, lake)).since(through + 1))
+
+
+def _place(lake: Lake, operator: Operator) -> str:
+    return lake.path(operator.folder, f"_late-{operator.name}.json")
 
 
 def settled_at(lake: Lake, operator: Operator) -> dict[str, int] | None:

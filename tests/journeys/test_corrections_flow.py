@@ -36,6 +36,7 @@ from streaming.base import DeclarationError, SourceError
 from streaming.changes import publish
 from streaming.operations.erasure import Person, erase
 from streaming.operations.rebuild import rebuild
+from streaming.operators import DueDays, plan_corrections, upstream_lags
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
 from tests.streaming.changes.test_publishing import ECHOED
@@ -154,6 +155,34 @@ def test_the_gate_of_the_last_view_waits_for_a_correction_that_is_due_at_the_fir
     # What is due of another day holds nobody up.
     run(spark, lake, CHAIN[0], [order("NL", 5 * 86_400, 7)])
     assert due() == []
+
+
+@pytest.mark.long
+def test_the_last_view_tells_how_far_it_is_behind_the_corrections_above_it(spark: SparkSession, lake: Lake) -> None:
+    """09:00 an order · 11:00 closes the first hour at every level · an order of 09:00 comes late · it is corrected."""
+    pass_through(spark, lake, [order("NL", 5, 10), order("NL", 2 * 3600, 1)])
+    none, day = DueDays((), True), DueDays((T0.date(),), True)
+
+    def lags() -> dict[str, tuple[DueDays, int]]:
+        return {lag.upstream: (lag.due, lag.revisions) for lag in upstream_lags(lake, by_day)}
+
+    assert list(upstream_lags(lake, by_minute)) == []
+    assert lags() == {"by_hour": (none, 0), "by_minute": (none, 0)}
+    run(spark, lake, CHAIN[0], [order("NL", 40, 100)])
+    assert lags() == {"by_hour": (none, 0), "by_minute": (DueDays((), False), 0)}
+    plan_corrections(spark, lake, by_minute)
+    assert lags() == {"by_hour": (none, 0), "by_minute": (day, 0)}
+    assert [str(lag) for lag in upstream_lags(lake, by_hour)] == [
+        "by_hour follows by_minute, which has 1 day due to be corrected (2026-01-01)"
+    ]
+    correct(spark, lake, by_minute, lambda: NOW)
+    publish(spark, lake, by_minute)
+    assert lags() == {"by_hour": (none, 0), "by_minute": (none, 1)}
+    run(spark, lake, CHAIN[1])
+    plan_corrections(spark, lake, by_hour)
+    assert lags() == {"by_hour": (day, 0), "by_minute": (none, 0)}
+    pass_through(spark, lake)
+    assert lags() == {"by_hour": (none, 0), "by_minute": (none, 0)}
 
 
 @pytest.mark.long

@@ -17,11 +17,12 @@ from streaming.base import (
     FrozenMapping,
     ReceiverError,
     check_mapping,
+    host_of,
     interval,
     retry_after,
 )
 from streaming.sources.receivers.connector import IDLE, Connector, LandingGuarantee, Received, Reception
-from streaming.sources.receivers.web import all_headers, check_url, on_one_line, without_query
+from streaming.sources.receivers.web import all_headers, check_url, on_one_line
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -200,8 +201,8 @@ class HttpPoll(Connector):
 
     @property
     def address(self) -> str:
-        """The URL without its query, which may hold a token."""
-        return without_query(self.url)
+        """Scheme, host and port of the URL: its path and query may hold a token."""
+        return host_of(self.url)
 
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
         """The rows of each answer, with the place behind them as the cursor.

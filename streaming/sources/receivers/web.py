@@ -31,11 +31,6 @@ def check_url(of: str, url: str, schemes: tuple[str, ...]) -> None:
         )
 
 
-def without_query(url: str) -> str:
-    """The URL for people: a query may hold a token."""
-    return str(httpx.URL(url).copy_with(query=None))
-
-
 def all_headers(address: str, headers: Mapping[str, str], secret: Mapping[str, str]) -> dict[str, str]:
     """The `headers`, and the values that the environment has for the `secret` ones, by variable.
 

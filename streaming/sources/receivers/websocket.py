@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from streaming.base import FrozenMapping, check_mapping, check_tuple, interval
+from streaming.base import FrozenMapping, check_mapping, check_tuple, host_of, interval
 from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
-from streaming.sources.receivers.web import all_headers, check_url, without_query
+from streaming.sources.receivers.web import all_headers, check_url
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Websocket(Connector):
 
     @property
     def address(self) -> str:
-        """The URL without its query, which may hold a token."""
-        return without_query(self.url)
+        """Scheme, host and port of the URL: its path and query may hold a token."""
+        return host_of(self.url)
 
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
         """The messages as they come; before each portion, what is to be asked for is sent.

@@ -18,7 +18,7 @@ from docs.examples.table_rows import TableRows
 from platform_assets.demo.feeds import free_port
 from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
-from streaming.sources.receivers import tcp
+from streaming.sources.receivers import Connector, tcp
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
@@ -196,3 +196,14 @@ def test_what_cannot_be_reached_is_told_and_no_failure_of_another_kind() -> None
     ):
         with pytest.raises(ReceiverError, match=r"cannot be reached|is away"):
             next(connector.receive(Reception()))
+
+
+@pytest.mark.parametrize(
+    "connector",
+    [
+        HttpPoll("https://api.example.org:8443/hooks/T0KEN/rows?key=T0KEN"),
+        Websocket("wss://api.example.org:8443/stream/T0KEN?key=T0KEN"),
+    ],
+)
+def test_an_address_has_no_part_of_the_url_that_may_be_secret(connector: Connector) -> None:
+    assert connector.address.endswith("://api.example.org:8443")

@@ -20,6 +20,8 @@ COMMANDS = {
     "run": "pipelines",
     "correct": "pipelines",
     "repair": "repair",
+    "retract": "retract",
+    "retractions": "retract",
     "redeliver": "redeliver",
     "rebuild": "rebuild",
     "drop": "rebuild",
@@ -58,7 +60,7 @@ COMMANDS = {
 """Each command, which is a function of its name, and the module beside this one that has it."""
 
 _PANELS = {
-    "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints", "erase"),
+    "Bring a pipeline on": ("pipelines", "repair", "retract", "rebuild", "redeliver", "savepoints", "erase"),
     "Look, check, publish": ("show", "sql", "catalog", "explain", "lateness", "bench", "audit", "doctor", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "settings", "scaffold"),

@@ -6,7 +6,7 @@ Instants are ISO 8601 in UTC, lengths of time are seconds, shares are between 0 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,6 +17,7 @@ from quality import GateClosed
 from streaming.base import interval
 from streaming.lake import Lake
 from streaming.lateness import Outcome, Profile, Spread
+from streaming.operations import Retraction, RetractionPreview
 from streaming.operators import Finding
 
 
@@ -261,3 +262,48 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
 
 def _seconds(time: timedelta | None) -> float | None:
     return None if time is None else time.total_seconds()
+
+
+class RetractedRows(BaseModel):
+    """One retraction: `id` is its batch in the log of the stream; `undoes` the id of the one that it takes back."""
+
+    id: int
+    stream: str
+    at: datetime
+    who: str
+    reason: str | None
+    where: str | None
+    undoes: int | None
+    rows: int
+
+
+class RetractionsDocument(Document):
+    """`tidemark retractions --json`, and `tidemark retract --json`, which has none where no row is meant."""
+
+    retractions: list[RetractedRows]
+
+    @classmethod
+    def of(cls, retractions: Sequence[Retraction]) -> RetractionsDocument:
+        """The document of retractions."""
+        return cls(retractions=[RetractedRows(**vars(each)) for each in retractions])
+
+
+class RetractionPreviewDocument(Document):
+    """`tidemark retract --preview --json`: rows by day, windows that would change and days that would be due, by view."""
+
+    stream: str
+    rows: int
+    days: dict[date, int]
+    changed_windows: dict[str, int]
+    due: dict[str, list[date]]
+
+    @classmethod
+    def of(cls, preview: RetractionPreview) -> RetractionPreviewDocument:
+        """The document of a preview."""
+        return cls(
+            stream=preview.stream,
+            rows=preview.rows,
+            days=dict(preview.days),
+            changed_windows={name: len(windows) for name, windows in preview.changes.items()},
+            due={name: list(days) for name, days in preview.due.items()},
+        )

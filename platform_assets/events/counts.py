@@ -43,7 +43,7 @@ def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
     for batch in batches:
         # Repaired rows are in the log twice: once rejected, once valid.
         total += batch.rejected_left - (batch.rows_left if batch.cause == "repair" else 0)
-        read += 0 if batch.cause == "repair" else batch.rows_left
+        read += 0 if batch.cause in ("repair", "retraction") else batch.rows_left
     return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0}
 
 

@@ -20,6 +20,7 @@ from platform_assets.pipeline.drain import current_assets, drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.pipeline.repair import repair_job
+from platform_assets.pipeline.retraction import retraction_job
 from platform_assets.pipeline.reports import dimension_assets, report_asset, report_checks
 from platform_assets.pipeline.savepoints import savepoint_jobs
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
@@ -60,6 +61,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             drain,
             corrections,
             repair_job(pipeline),
+            retraction_job(pipeline),
             stream,
             control_job(pipeline),
             maintenance,

@@ -1,7 +1,10 @@
 """The repair of a pipeline as a job: a preview unless it is told to write."""
 
+from collections.abc import Iterator, Sequence
+
 import dagster as dg
 from pydantic import Field
+from pyspark.sql import SparkSession
 
 from platform_assets import keys
 from platform_assets.events.counts import count_late, count_rejected
@@ -10,7 +13,7 @@ from platform_assets.lineage import lineage_of_log
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.tags import PIPELINE_TAG
 from platform_assets.texts.repair import as_markdown
-from streaming import Pipeline
+from streaming import Lake, Pipeline, Stream
 from streaming.base import utc_now
 from streaming.operations import preview, repair
 
@@ -31,6 +34,21 @@ def repair_step(pipeline: Pipeline) -> str:
 def repair_config(pipeline: Pipeline, *, preview: bool) -> dict[str, object]:
     """The run configuration of a repair job."""
     return {"ops": {repair_step(pipeline): {"config": {"preview": preview}}}}
+
+
+def materialized_log(lake: Lake, stream: Stream) -> dg.AssetMaterialization:
+    """The log of a stream, to which an operation has appended a batch."""
+    of_log = {**table_metadata(lake.log(stream), lineage_of_log(stream)), **watermark_metadata(lake, stream)}
+    return dg.AssetMaterialization(keys.log_key(stream), metadata=of_log)
+
+
+def observed_late(
+    instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, pipeline: Pipeline, changed: Sequence[Stream]
+) -> Iterator[dg.AssetObservation]:
+    """The late rows of the operators that read `changed` streams: the sensor of late data goes by these counts."""
+    for operator in pipeline.operators:
+        if operator.tells_late and any(stream in changed for stream in operator.reads):
+            yield dg.AssetObservation(keys.late_key(operator), metadata=count_late(instance, spark, lake, operator))
 
 
 def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -54,18 +72,11 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
         context.log.info(f"{repaired.repaired} of {repaired.examined} rejected rows are repaired")
         changed = [stream for stream in pipeline.streams if stream.name in repaired.batches]
         for stream in (each.revisions for each in changed):
-            of_log = {
-                **table_metadata(where.log(stream), lineage_of_log(stream)),
-                **watermark_metadata(where, stream),
-            }
-            context.log_event(dg.AssetMaterialization(keys.log_key(stream), metadata=of_log))
+            context.log_event(materialized_log(where, stream))
             left = count_rejected(session, where, stream)
             context.log_event(dg.AssetObservation(keys.rejected_key(stream), metadata=left))
-        for operator in pipeline.operators:
-            # The sensor of late data goes by this count.
-            if operator.tells_late and any(stream in changed for stream in operator.reads):
-                late = count_late(context.instance, session, where, operator)
-                context.log_event(dg.AssetObservation(keys.late_key(operator), metadata=late))
+        for event in observed_late(context.instance, session, where, pipeline, changed):
+            context.log_event(event)
 
     @dg.job(
         name=keys.dagster_name("repair", pipeline.name),

@@ -23,7 +23,7 @@ from quality import (
 from streaming.base import BATCH, DeclarationError, NotBuiltYet, literal
 from streaming.declare import Operator, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
-from streaming.log import read_log, valid
+from streaming.log import read_log, standing, valid
 from streaming.operators import Progress, runtime_of
 from streaming.revisions import net
 from streaming.tables import delta
@@ -59,7 +59,8 @@ class Sources:
             DeclarationError: the report declares that it reads others; likewise of operators.
         """
         self._check_reads(stream, streams_read(self.pipeline, self.reads))
-        return net(self._log_of(stream)) if stream.takes_back else self._log_of(stream)
+        log = self._log_of(stream)
+        return net(log) if stream.takes_back else standing(log)
 
     def _log_of(self, stream: Stream) -> DataFrame:
         log = read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)

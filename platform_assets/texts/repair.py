@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -33,13 +33,19 @@ def as_markdown(preview: Preview) -> str:
         f"{preview.examined:,} rejected rows: **{preview.repaired:,} would pass**, "
         f"{preview.examined - preview.repaired:,} would stay rejected. Nothing was written."
     ]
-    for view, changes in preview.changes.items():
+    return "\n".join([*lines, *windows_as_markdown(preview.changes)])
+
+
+def windows_as_markdown(changes_of: Mapping[str, Sequence[ChangedWindow]]) -> list[str]:
+    """The lines of Markdown with the first windows of each view that would change."""
+    lines: list[str] = []
+    for view, changes in changes_of.items():
         lines += ["", f"### {view}: {len(changes):,} windows would change"]
         if changes:
             lines += ["", *_table(map(change_row, changes[:_MOST_WINDOWS]))]
         if len(changes) > _MOST_WINDOWS:
             lines += ["", f"... and {len(changes) - _MOST_WINDOWS:,} more."]
-    return "\n".join(lines)
+    return lines
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:

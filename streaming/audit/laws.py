@@ -15,7 +15,7 @@ from streaming.changes import Publishing
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import Batch
+from streaming.log import Batch, came
 from streaming.operators import Finding, LogAtVersion, runtime_of
 from streaming.revisions import audit_revisions
 from streaming.tables import delta
@@ -84,6 +84,8 @@ def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtV
     yield _once(batches, stream.name)
     if any(batch.cause == "repair" for batch in batches):
         yield _repairs(rows, stream.name)
+    if any(batch.retraction for batch in batches):
+        yield _retractions(rows, batches, stream)
 
 
 def _conservation_by_batch(rows: DataFrame, batches: Sequence[Batch], name: str) -> Finding:
@@ -177,12 +179,37 @@ def _repairs(rows: DataFrame, name: str) -> Finding:
     return Finding("conservation", name, counts["checked"], counts["broken"], "repairs: one rejected row each, once")
 
 
+def _retractions(rows: DataFrame, batches: Sequence[Batch], stream: Stream) -> Finding:
+    """The finding that rows are taken back and put back in turn, each with its own values, as commits have counted."""
+    retraction, batch = log.retraction_of(rows), F.col("_batch")
+    values = F.md5(F.to_json(F.struct(*(f"`{name}`" for name in stream.columns))))
+    signed = log.valid(rows).select(
+        F.to_json(log.identity_of_row(rows)).alias("_identity"),
+        retraction.alias("_number"),
+        batch,
+        values.alias("_row"),
+    )
+    taken = signed.where("_number > 0").select("_identity").distinct()
+    # Values that the source did not send stand in the row that takes a revision back, and not in the revision.
+    same = F.lit(True) if stream.as_before else F.count_distinct("_row") == 1
+    in_turn = F.sort_array(F.collect_list(F.struct(batch, "_number")))["_number"]
+    numbers = F.sequence(F.lit(0), F.max("_number"))
+    each = signed.join(taken, "_identity", "left_semi").groupBy("_identity")
+    counted = each.agg((same & (in_turn == numbers)).alias("_holds"))
+    row = counted.agg(F.count(F.lit(1)).alias("checked"), F.count_if(~F.col("_holds")).alias("broken")).first()
+    assert row is not None
+    found = {each["_batch"]: each["count"] for each in signed.where("_number > 0").groupBy("_batch").count().collect()}
+    broken = sum(found.get(each.number, 0) != (each.valid_left if each.retraction else 0) for each in batches)
+    compared = "retractions: of one row each, taken back and put back in turn"
+    return Finding("conservation", stream.name, row["checked"], row["broken"] + broken, compared)
+
+
 def _source_unchanged(spark: SparkSession, lake: Lake, stream: Stream, log: LogAtVersion) -> Finding:
     """The finding that the source still holds what the rows of the log were made from; what it does not is named."""
     if log.dropped is not None and any(part.counts_rows for part in stream.source.parts):
         reason = f"not compared: the source counts rows, and those of days before {log.dropped} are gone"
         return Finding("conservation", stream.name, 0, 0, reason)
-    comparison = stream.source.compare(spark, lake, log.rows.select("_origin"))
+    comparison = stream.source.compare(spark, lake, came(log.rows).select("_origin"))
     texts = [change.text for change in comparison.changed]
     more = [f"... and {len(texts) - _NAMED:,} more"] if len(texts) > _NAMED else []
     compared = f"{comparison.unit} ingested: not changed since"

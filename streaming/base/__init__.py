@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         DeclarationError,
         DeliveryPaused,
         ErasureError,
+        RetractionError,
         Facts,
         FeedError,
         FencedError,

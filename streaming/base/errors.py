@@ -357,6 +357,12 @@ class ErasureError(StreamingError):
     code = "erasure"
 
 
+class RetractionError(StreamingError):
+    """Rows cannot be taken back, or put back; nothing was written."""
+
+    code = "retraction"
+
+
 class QueryFailed(StreamingError):
     """A streaming query ended with an error; the text names the query and the cause."""
 

@@ -46,7 +46,7 @@ from streaming.deliveries.ledger import Ledger, recorded_by
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
-from streaming.log import LogFiles, batches_after
+from streaming.log import LogFiles, batches_after, newest_retraction
 from streaming.lookups import STEP
 from streaming.operators import NEWEST_BATCH, Progress, Replaced, generation_of
 from streaming.sinks import TIME
@@ -265,6 +265,14 @@ class _LogOutbox(Outbox):
         return 0
 
     def end(self, since: int) -> int:
+        if self._delivery.what != "rejected" and newest_retraction(self._lake, self._stream) is not None:
+            raise DeclarationError(
+                f"delivery {self._delivery.name!r} would deliver rows of stream {self._stream.name!r}, of which some "
+                "were taken back",
+                "deliver what='current' of a view of that stream.",
+                delivery=self._delivery.name,
+                stream=self._stream.name,
+            )
         # What was delivered is not looked at again, however long the log is.
         self._newest = max(self._newest, since - 1)
         for batch in batches_after(self._lake, self._stream, self._newest):

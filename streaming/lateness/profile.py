@@ -82,7 +82,7 @@ def profile(
         DeclarationError: one of the delays is no interval.
     """
     asked = {interval(delay): delay for delay in delays}
-    rows = log.read_log(spark, lake, view.of).where(F.col("_origin.repairs").isNull())
+    rows = log.came(log.read_log(spark, lake, view.of)).where(F.col("_origin.repairs").isNull())
     batches = sorted(log.read_batches(lake, view.of), key=lambda batch: batch.number)
     clock = view.of.clock
     undelayed = replay(clock, _NO_DELAY, batches)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streaming.log.ingest import (
         Ingest,
         append_heartbeat,
+        append_retraction,
         append_validated,
         commit_batch,
         log_schema,
@@ -49,14 +50,24 @@ if TYPE_CHECKING:
     from streaming.log.places import Place, Places
     from streaming.log.read import (
         REPAIRS,
+        RETRACTION,
+        RETRACTIONS,
+        RETRACTS,
         LogFiles,
         about_log,
+        came,
+        can_retract,
         ever_rejected,
+        identity_of_row,
+        newest_retraction,
         place,
         read_log,
         rejected,
         repaired,
         require_log,
+        retraction_of,
+        sign_of_row,
+        standing,
         valid,
         with_origin,
     )

@@ -28,6 +28,7 @@ from streaming.tables import commits_of, delta, newest_commits, storage
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
+Cause = Literal["source", "heartbeat", "repair", "retraction"]
 QUERY = "log"
 """The name of the streaming query that fills a log, and of its checkpoint."""
 _DROPPED_BEFORE = "dropped_before"
@@ -193,7 +194,8 @@ class Batch:
     `valid` and `rejected` rows of the batch it took out of the log, and per view how many `late` pairs these had made;
     the other numbers stay what they were when the batch came. `kept_from`: valid rows of the batch, and of all that
     come later, are of this day or a later one; null where the stream keeps all days. `dropped`: what its retention took
-    out of the log since, as one of `erased`; empty for nothing.
+    out of the log since, as one of `erased`; empty for nothing. `retraction`: of a batch by which somebody took rows
+    back, or put them back, who that was, why, and which rows (see `streaming.operations`); empty for others.
     """
 
     number: int
@@ -215,6 +217,7 @@ class Batch:
     erased: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kept_from: date | None = None
     dropped: Mapping[str, Any] = field(default_factory=dict)
+    retraction: Mapping[str, Any] = field(default_factory=dict)
     after: ClockState = field(default_factory=ClockState, compare=False)
 
     def __post_init__(self) -> None:
@@ -222,10 +225,12 @@ class Batch:
             object.__setattr__(self, "after", self.clock.advance(self.state, self.summary))
 
     @property
-    def cause(self) -> Literal["source", "heartbeat", "repair"]:
-        """The cause of the batch: rows of the source, no row at all, or rejected rows that came back."""
+    def cause(self) -> Cause:
+        """The cause of the batch: rows of the source, no row, rejected rows that came back, or rows taken back."""
         if self.query is not None:
             return "source"
+        if self.retraction:
+            return "retraction"
         return "repair" if self.summary.rows else "heartbeat"
 
     @property
@@ -262,7 +267,9 @@ class Batch:
         erased = {"erased": {each: dict(counts) for each, counts in self.erased.items()}} if self.erased else {}
         kept = {} if self.kept_from is None else {"kept_from": self.kept_from.isoformat()}
         revised = {"revised": dict(self.revised)} if self.revised else {}
+        retraction = {"retraction": dict(self.retraction)} if self.retraction else {}
         return {
+            **retraction,
             **erased,
             **kept,
             **revised,
@@ -305,6 +312,7 @@ class Batch:
             pins=_pins_from_json(value.get("pins") or {}),
             erased=value.get("erased") or {},
             revised=value.get("revised") or {},
+            retraction=value.get("retraction") or {},
             kept_from=date.fromisoformat(value["kept_from"]) if "kept_from" in value else None,
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
@@ -486,9 +494,12 @@ def archive_batches(lake: Lake, stream: Stream) -> int:
 def note_erased(lake: Lake, stream: Stream, erasure: str, by_batch: Mapping[int, Mapping[str, Any]]) -> None:
     """Note in the archive what an erasure takes out of each batch, as `Batch.erased` says; it may be noted again.
 
-    All batches have to be archived.
+    All batches have to be archived. Which rows a retraction took back, and why, may name the person, and goes too.
     """
     kept = archived(lake, stream)
+    for number in by_batch.keys() & kept.keys():
+        if told := kept[number].get("retraction"):
+            kept[number]["retraction"] = {**told, "where": None, "reason": None}
     erasures = {number: {**kept[number].get("erased", {}), erasure: dict(each)} for number, each in by_batch.items()}
     _replace_archived(lake, stream, {number: {**kept[number], "erased": each} for number, each in erasures.items()})
 
@@ -662,7 +673,7 @@ class ClockReading:
     """
 
     batch: int
-    cause: Literal["source", "heartbeat", "repair"]
+    cause: Cause
     stamp: datetime | None
     after: datetime | None
     greatest: datetime | None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
@@ -52,7 +53,7 @@ from streaming.log.batches import (
 )
 from streaming.log.judgement import Stamps
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
-from streaming.log.read import about_log, origin_type, with_origin
+from streaming.log.read import RETRACTIONS, about_log, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
 from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions
 from streaming.sources import Memory, Reading, Taken
@@ -208,14 +209,21 @@ class _NextBatch:
     counts: Mapping[str, OperatorCounts]
     pinned: Mapping[str, int]
 
-    def commit(self, written: _Written, memory: Memory | None, txn: delta.Txn | None) -> Batch:
+    def commit(
+        self,
+        written: _Written,
+        memory: Memory | None,
+        txn: delta.Txn | None,
+        retraction: Mapping[str, Any] | None = None,
+    ) -> Batch:
         """Append the rows in one commit, after which the source remembers `memory`.
 
         `memory` is None where the source goes on remembering what it did. `txn` names the Spark batch that the rows
-        come from; it is None where they come from no query.
+        come from; it is None where they come from no query. A `retraction` moves no clock by its rows.
         """
         head, report, stream = self.head, written.report, self.stream
-        greatest = {partition: optional_instant(micros) for partition, micros in report.greatest.items()}
+        moved = {} if retraction else report.greatest
+        greatest = {partition: optional_instant(micros) for partition, micros in moved.items()}
         before = {} if head is None else head.source
         after = before if memory is None else memory
         told = stream.source.told_watermark(self.lake, after)
@@ -235,8 +243,10 @@ class _NextBatch:
             source=after,
             pins=next_pins({} if head is None else head.pins, self.pinned),
             kept_from=self.stamps.kept_from,
+            retraction=retraction or {},
         )
-        return commit_batch(written.staged, self.lake, stream, batch, txn)
+        numbers = {RETRACTIONS: batch.number} if retraction else None
+        return commit_batch(written.staged, self.lake, stream, batch, txn, numbers)
 
 
 class _BySpark:
@@ -418,6 +428,37 @@ def append_validated(
     stamps = _stamps(stream, head, processed_at)
     written = _BySpark(validated.sparkSession, lake, stream, counts).write_validated(validated, stamps)
     return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None)
+
+
+def append_retraction(
+    rows: DataFrame,
+    lake: Lake,
+    stream: Stream,
+    head: Batch,
+    processed_at: datetime,
+    counts: Mapping[str, OperatorCounts],
+    told: Mapping[str, Any],
+    pinned: Mapping[str, int] = NOTHING_PINNED,
+) -> Batch:
+    """Append rows that take back others, or put them back, as the batch after `head`, in one commit.
+
+    `rows` have the stream's columns, `_origin` with what they take back, and `_day`; `told` says who did it, and why.
+
+    Raises:
+        FencedError: `head` is not the newest batch of the log.
+    """
+    stamps = _stamps(stream, head, processed_at)
+    validated = rows.select(
+        *(f"`{name}`" for name in stream.columns),
+        F.lit(None).cast("array<string>").alias("_rejected"),
+        F.lit(None).cast("binary").alias("_raw"),
+        "_origin",
+        literal(processed_at).alias(INGESTED_AT),
+        "_day",
+        F.lit(None).cast("array<string>").alias(UNKNOWN),
+    )
+    written = _BySpark(rows.sparkSession, lake, stream, counts).write_validated(validated, stamps)
+    return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None, told)
 
 
 def next_state(head: Batch | None) -> ClockState:

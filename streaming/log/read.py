@@ -45,6 +45,13 @@ if TYPE_CHECKING:
 
 REPAIRS = "repairs"
 """Field of `_origin`: the batch of the rejected row that a row repairs; null for the others."""
+RETRACTION, RETRACTS = "retraction", "retracts"
+"""Fields of `_origin` that a log has from its first retraction on, null for the rows that came.
+
+How often the row was taken back or put back, so that odd numbers take it back, and the batch in which it came.
+"""
+RETRACTIONS = "retractions"
+"""The number that the log's table keeps once rows of it were taken back: the newest batch that did."""
 _BATCH = "_batch"
 _MOST_FILES, _MOST_RANGES = 10_000, 32
 """The most files whose ranges of rows are remembered, and the most ranges of each, so that memory is bounded."""
@@ -103,7 +110,65 @@ def ever_rejected(log: DataFrame) -> DataFrame:
 
 def repaired(log: DataFrame) -> DataFrame:
     """The valid rows that repair a rejected one; `_origin.repairs` is the batch of that one."""
-    return valid(log).where(F.col("_origin")[REPAIRS].isNotNull())
+    return came(valid(log)).where(F.col("_origin")[REPAIRS].isNotNull())
+
+
+def can_retract(rows: DataFrame) -> bool:
+    """True for rows of a log of which some may take back others."""
+    return ORIGIN in rows.columns and RETRACTION in _fields(rows)
+
+
+def came(log: DataFrame) -> DataFrame:
+    """The rows that came, without those by which somebody took back others or put them back."""
+    return log.where(F.col(ORIGIN)[RETRACTION].isNull()) if can_retract(log) else log
+
+
+def retraction_of(rows: DataFrame) -> Column:
+    """The number of a row of a log among those of its identity: 0 for the one that came, odd where it takes it back."""
+    return F.coalesce(F.col(ORIGIN)[RETRACTION], F.lit(0)) if can_retract(rows) else F.lit(0)
+
+
+def sign_of_row(rows: DataFrame) -> Column:
+    """The sign of a row: -1 where it takes another one back, 1 for the others."""
+    return F.when(retraction_of(rows) % 2 == 1, -1).otherwise(1)
+
+
+def identity_of_row(rows: DataFrame) -> Column:
+    """The identity of a row: where the row came that it is, takes back or puts back."""
+    retracts = F.col(ORIGIN)[RETRACTS] if can_retract(rows) else F.lit(None).cast("bigint")
+    own = [F.col(ORIGIN)[name].alias(name) for name in _fields(rows) if name not in _OF_CHANGES]
+    return F.struct(F.coalesce(retracts, F.col(_BATCH)).alias("batch"), *own)
+
+
+def standing(log: DataFrame) -> DataFrame:
+    """The rows of a log, of valid ones those that nobody has taken back; the newest row of each identity tells."""
+    if not can_retract(log):
+        return log
+    taken = (
+        valid(log)
+        .where(F.col(ORIGIN)[RETRACTION].isNotNull())
+        .select(F.to_json(identity_of_row(log)).alias("_identity"), F.col(ORIGIN)[RETRACTION].alias("_number"))
+    )
+    back = taken.groupBy("_identity").agg(F.max("_number").alias("_number")).where("_number % 2 = 1").drop("_number")
+    named = came(log).withColumn("_identity", F.to_json(identity_of_row(log)))
+    gone = F.broadcast(back)
+    return named.join(gone, (named["_identity"] == gone["_identity"]) & F.col("_day").isNotNull(), "left_anti").drop(
+        "_identity"
+    )
+
+
+def newest_retraction(lake: Lake, stream: Stream) -> int | None:
+    """The newest batch that took rows of the stream back or put them back; None where none did. Reads no commit."""
+    table = delta.open_table(lake.log(stream.revisions))
+    return None if table is None else table.transaction_version(RETRACTIONS)
+
+
+def _fields(rows: DataFrame) -> list[str]:
+    origin = rows.schema[ORIGIN].dataType
+    return list(getattr(origin, "names", ()))
+
+
+_OF_CHANGES = (RETRACTION, RETRACTS, "change", "identity")
 
 
 @unit_table_of.register
@@ -111,6 +176,12 @@ def _(of: Stream, lake: Lake, side: str) -> UnitTable:
     if side:
         raise DeclarationError(f"Table({of.name!r}, side={side!r}): a stream has no side outputs; leave side out.")
     of = of.revisions
+    if newest_retraction(lake, of) is not None:
+        raise DeclarationError(
+            f"Table({of.name!r}) would follow rows of stream {of.name!r}, of which some were taken back",
+            "follow what is current of a view of it: Table(<view>, what='current').",
+            stream=of.name,
+        )
     return UnitTable(
         uri=lake.log(of),
         unit="_batch",
@@ -142,7 +213,7 @@ def with_origin(taken: DataFrame) -> DataFrame:
 
 def place(origin: Column) -> Column:
     """The part of `_origin` that a row and its repair have in common, for use with the batch of the original."""
-    return origin.dropFields(REPAIRS)
+    return origin.dropFields(REPAIRS, RETRACTION, RETRACTS)
 
 
 class LogFiles:
@@ -252,6 +323,10 @@ class LogFiles:
     def columns(self) -> str:
         """The log's columns as Delta writes them down: the same text for the same columns."""
         return str(self._index.refresh().schema().to_json())
+
+    def can_retract(self) -> bool:
+        """True if rows of the log may take back others."""
+        return self._index.refresh().transaction_version(RETRACTIONS) is not None
 
     def dropped_before(self) -> date | None:
         """The day before which the log had no valid row any more when it was last read; None where none was dropped."""

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
         drop_old_days,
         planned_drop,
     )
+    from streaming.operations.retract import (
+        Chosen,
+        Retraction,
+        RetractionPreview,
+        find_retractable,
+        preview_retraction,
+        retract,
+        retractions,
+    )
     from streaming.operations.savepoint import (
         Savepoint,
         drop_savepoint,

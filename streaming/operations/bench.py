@@ -85,7 +85,7 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     """
     stream = pipeline.stream
     _check_replayable(stream)
-    rows = log.read_log(spark, lake, stream.revisions).where(F.col("_origin").isNotNull())
+    rows = log.came(log.read_log(spark, lake, stream.revisions)).where(F.col("_origin").isNotNull())
     batches = [batch for batch in log.read_batches(lake, stream.revisions) if batch.cause == "source"]
     there = sum(batch.summary.rows for batch in batches)
     if there < _SMALLEST_SAMPLE:

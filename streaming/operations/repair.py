@@ -142,7 +142,7 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)
         after = there.unionByName(coming, allowMissingColumns=True)
         views = [view for view in pipeline.views if view.of == stream]
-        changes = {view.name: _changes(view, before, after, number) if passing else () for view in views}
+        changes = {view.name: changed_windows(view, before, after, number) if passing else () for view in views}
     finally:
         validated.unpersist()
     return Preview(examined, passing, changes)
@@ -167,7 +167,7 @@ def _counted(validated: DataFrame) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def _changes(view: Windowed, before: DataFrame, after: DataFrame, number: int) -> tuple[ChangedWindow, ...]:
+def changed_windows(view: Windowed, before: DataFrame, after: DataFrame, number: int) -> tuple[ChangedWindow, ...]:
     """The windows whose results differ, in order; rows of batch `number` are those that come."""
     added = F.count_if(F.col("_batch") == number)
     changed = _outer(

@@ -13,9 +13,10 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from streaming.base import ChangedDeclaration, T
+from streaming.base import ChangedDeclaration, OperatorError, T
 from streaming.declare import CURRENT, Operator
 from streaming.lake import Lake
+from streaming.log import newest_retraction
 from streaming.operators.progress import BORN, generation_of
 from streaming.tables import TableAbout, delta, set_properties
 
@@ -72,6 +73,25 @@ def recorded_declaration(table: DeltaTable) -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
+def check_retractions(lake: Lake, operator: Operator) -> None:
+    """Refuse an operator that takes each row for one that stands, where rows of a stream of it were taken back.
+
+    Raises:
+        OperatorError: with what to do instead.
+    """
+    for stream in operator.reads if operator.refuses_changes else ():
+        batch = newest_retraction(lake, stream)
+        if batch is not None:
+            raise OperatorError(
+                f"{operator.kind_name} {operator.name!r} cannot follow stream {stream.name!r}, of which rows were "
+                f"taken back, last by batch {batch}: {operator.refuses_changes}",
+                "`tidemark retractions` lists them. Or let a view with fixed windows follow the stream, and follow "
+                "what is current of it.",
+                operator=operator.name,
+                stream=stream.name,
+            )
+
+
 def check_declaration(
     lake: Lake,
     operator: Operator,
@@ -85,7 +105,9 @@ def check_declaration(
 
     Raises:
         ChangedDeclaration: with each difference in words, and the command that builds the tables anew.
+        OperatorError: it reads rows of which some were taken back, and takes each for one that stands.
     """
+    check_retractions(lake, operator)
     declared = json.loads(declaration_properties(operator)[DECLARATION])
     for spec in operator.tables:
         table = delta.open_table(lake.table(operator, spec.suffix))

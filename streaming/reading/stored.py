@@ -52,7 +52,7 @@ from streaming.declare import (
     corrections_of,
 )
 from streaming.lake import Lake
-from streaming.log import REPAIRS, check_as_of, head
+from streaming.log import REPAIRS, RETRACTION, RETRACTS, check_as_of, head
 from streaming.operators import Progress, check_followed, generation_of, open_beside, open_side, version_read
 from streaming.tables import delta, rows_of
 
@@ -165,7 +165,7 @@ def _rejected(lake: Lake, stream: Stream) -> StoredRows | None:
     log = _log(lake, stream)
     if log is None:
         return None
-    place = [each.name for each in log.schema.field(ORIGIN).type if each.name != REPAIRS]
+    place = [each.name for each in log.schema.field(ORIGIN).type if each.name not in (REPAIRS, RETRACTION, RETRACTS)]
     same = " and ".join(f'(r."{ORIGIN}"."{name}" is not distinct from rows."{ORIGIN}"."{name}")' for name in place)
     repaired = (
         f'select 1 from rows r where r."{DAY}" is not null and r."{ORIGIN}"."{REPAIRS}" = rows."{BATCH}" and {same}'

@@ -7,6 +7,6 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.revisions.fold import SEQUENCE, Counts, StoredRevision, revise
     from streaming.revisions.laws import audit_revisions
-    from streaming.revisions.steps import Revising, net, of_revisions, standing_rows
+    from streaming.revisions.steps import Revising, net, of_revisions, sequence_of, standing_rows
 
 make_front(__name__)

@@ -28,8 +28,11 @@ from streaming.base import (
 from streaming.keyed import DUE, HASH, BucketFile, OpenBucket, StoredState
 from streaming.tables import TaskFile, TaskFiles
 
-SEQUENCE, DELETES, CONCERNS = "_sequence", "_deletes", "_concerns"
-"""The place of a revision among those of its key, whether it says that the key is gone, and whether it is of a row."""
+SEQUENCE, DELETES, CONCERNS, RETRACTED_TIMES = "_sequence", "_deletes", "_concerns", "_retracted_times"
+"""The place of a revision among those of its key, whether it says that the key is gone, and whether it is of a row.
+
+The last is the number of a row by which somebody takes a revision back (odd) or puts it back (even), 0 for others.
+"""
 REPORT = "report"
 _INSTANT = pa.timestamp("us", "UTC")
 
@@ -110,24 +113,35 @@ def revise(
     deletes: Sequence[bool],
     standing: Mapping[tuple[Any, ...], StoredRevision],
     is_equal: Callable[[int, int], bool] = lambda place, stored: False,
+    retracted: Sequence[int] = (),
 ) -> tuple[Revised, Counts]:
     """Fold the revisions of one batch, those of each key together and in the order in which they came.
 
     The greatest sequence wins, of equal ones the first; only what is new after the whole batch is told. A revision that
-    `is_equal` to what stands, by the places of both, changes nothing.
+    `is_equal` to what stands, by the places of both, changes nothing. `retracted` is as `RETRACTED_TIMES`, empty for
+    none: what takes the row that stands back comes after it at the same sequence, and what puts it back after that.
     """
     revised, superseded, passed, added, deleted = Revised(), 0, 0, 0, 0
     for key, places in groupby(range(len(keys)), keys.__getitem__):
         before = standing.get(key)
         accepted: list[int] = []
         sequence = None if before is None else before.sequence
+        is_gone = before is None or before.is_gone
         for place in places:
-            if (before is None and not accepted) or is_less(sequence, sequences[place]):
+            again = retracted[place] if retracted else 0
+            if again:
+                takes = (before is not None or accepted) and not is_less(sequences[place], sequence)
+                takes = takes and (again % 2 == 0) == is_gone
+            else:
+                takes = (before is None and not accepted) or is_less(sequence, sequences[place])
+            if takes:
+                is_gone = deletes[place]
                 accepted.append(place)
                 sequence = sequences[place]
             else:
                 superseded += 1
-        if accepted and before is not None and not before.is_gone and is_equal(accepted[-1], before.place):
+        stood = before is not None and not before.is_gone and not deletes[accepted[-1]] if accepted else False
+        if stood and before is not None and is_equal(accepted[-1], before.place):
             superseded += len(accepted)
             continue
         if not accepted:
@@ -199,8 +213,9 @@ class RevisionReport:
 class WriteRevisions:
     """Fold the revisions of a partition; write what follows to the log of changes at `uri`, and what stands after it.
 
-    The rows of a partition have `_hash`, `_batch`, `_sequence`, `_deletes`, `_added`, `_concerns`, the columns of the
-    log of revisions, and are in the order of their hashes, keys and places. One without `_batch` stands for its bucket.
+    The rows of a partition have `_hash`, `_batch`, `_sequence`, `_deletes`, `_retracted_times`, `_added`, `_concerns`,
+    the columns of the log of revisions, and are in the order of their hashes, keys and places. One without `_batch`
+    stands for its bucket.
 
     `as_before` is as that of the stream; `made_of` has the columns that each column is made of, itself among them: one
     that is made of a column whose value was not sent has the value that stands.
@@ -251,10 +266,11 @@ class _Writing:
         keys = list(zip(*(python_values(came[name]) for name in of.key), strict=True))
         deletes = pc.fill_null(came[DELETES], False).to_pylist()
         standing = _standing(bucket, came, of.key)
+        sequences, retracted = python_values(came[SEQUENCE]), came[RETRACTED_TIMES].to_pylist()
         if of.extract is None:
-            revised, counts = revise(keys, python_values(came[SEQUENCE]), deletes, standing)
+            revised, counts = revise(keys, sequences, deletes, standing, retracted=retracted)
         else:
-            revised, counts = revise(keys, python_values(came[SEQUENCE]), deletes, standing, self._same(came, before))
+            revised, counts = revise(keys, sequences, deletes, standing, self._same(came, before), retracted)
             self._report += RevisionReport(stood=len(before) - before[ADDED].null_count)
         missing = self._missing(before, standing)
         counts += Counts(missing=len(missing), taken_back=len(missing))

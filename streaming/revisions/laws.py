@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from streaming.base import BATCH, ORIGIN
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import valid
+from streaming.log import retraction_of, valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
-from streaming.revisions.steps import concerns_a_row, followed_by, net, sequence_of, standing_rows
+from streaming.revisions.steps import concerns_a_row, followed_by, is_gone, net, sequence_of, standing_rows
 
 
 def audit_revisions(
@@ -90,10 +90,11 @@ def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
     """The newest of the revisions of each key, without those that say that their key is gone."""
     keys = [f"`{name}`" for name in stream.key]
     sequence, place = sequence_of(stream), stream.source.order_of(F.col(ORIGIN))
-    gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
-    of_rows = revisions.where(concerns_a_row(stream)).withColumn("_gone", gone)
-    # Of two with one sequence the first one stands, so it comes last.
-    rising = (sequence.asc(), F.col(BATCH).desc(), place.desc())
+    of_rows = revisions.where(concerns_a_row(stream)).withColumns(
+        {"_gone": is_gone(revisions, stream), "_times": retraction_of(revisions)}
+    )
+    # Of two with one sequence the first one stands, so it comes last; what takes it back comes after it.
+    rising = (sequence.asc(), F.asc("_times"), F.col(BATCH).desc(), place.desc())
     if stream.as_before:
         times_gone = F.count_if("_gone").over(SortedBy.partitionBy(*keys).orderBy(*rising))
         of_rows = of_rows.withColumn("_times_gone", times_gone)
@@ -108,6 +109,6 @@ def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
             if name in stream.columns and name not in stream.key and name != stream.as_before
         }
         of_rows = of_rows.withColumns(values)
-    falling = SortedBy.partitionBy(*keys).orderBy(sequence.desc(), F.col(BATCH).asc(), place.asc())
+    falling = SortedBy.partitionBy(*keys).orderBy(sequence.desc(), F.desc("_times"), F.col(BATCH).asc(), place.asc())
     newest = of_rows.withColumn("_newest", F.row_number().over(falling)).where("_newest = 1")
     return newest.where(~F.col("_gone"))

@@ -39,6 +39,7 @@ from streaming.log import (
     newest_batch,
     operator_columns,
     read_log,
+    retraction_of,
     valid,
 )
 from streaming.operators import StateCleaner
@@ -46,6 +47,7 @@ from streaming.revisions.fold import (
     CONCERNS,
     DELETES,
     REPORT,
+    RETRACTED_TIMES,
     SEQUENCE,
     Counts,
     Extract,
@@ -248,12 +250,12 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
     """The rows of the log of revisions as `WriteRevisions` wants them, with what orders those of a key."""
     origin = F.col(ORIGIN)
     identity = F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
-    deletes = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
     return rows.select(
         hash_of([F.col(f"`{name}`") for name in stream.key]).alias(HASH),
         BATCH,
         sequence_of(stream),
-        deletes.alias(DELETES),
+        is_gone(rows, stream).alias(DELETES),
+        retraction_of(rows).alias(RETRACTED_TIMES),
         identity.alias(ADDED),
         concerns_a_row(stream).alias(CONCERNS),
         stream.source.order_of(origin).alias(_PLACE),
@@ -262,6 +264,13 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
         INGESTED_AT,
         STAMP,
     )
+
+
+def is_gone(rows: DataFrame, stream: Stream) -> Column:
+    """True for the revisions that say that their key is gone, as such or because somebody takes its row back."""
+    deletes = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
+    retraction = retraction_of(rows)
+    return F.when(retraction > 0, retraction % 2 == 1).otherwise(deletes)
 
 
 def _extract(batch: Batch) -> Extract:
@@ -295,6 +304,7 @@ def _batch_of_changes(
         source=batch.source,
         pins=batch.pins,
         revised=counts.to_json(),
+        retraction=batch.retraction,
         after=batch.after,
     )
 

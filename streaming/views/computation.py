@@ -25,6 +25,7 @@ from streaming.tables import nullable
 from streaming.views.functions import ERROR, errors_of
 from streaming.views.partial_results import PartialColumns, partial_columns
 from streaming.views.results import (
+    are_signed,
     counted_by,
     counted_rows,
     failure,
@@ -197,7 +198,7 @@ class ViewComputation(Computation[Windowed]):
         return partial_columns(self.operator, results)
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
-        may_void = self.operator.function is not None or self.operator.of.takes_back
+        may_void = self.operator.function is not None or are_signed(late)
         return late if may_void else super().voidable(late)
 
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:

@@ -461,6 +461,8 @@ def _computed(analysis: Mapping[str, Any], lake: Lake, view: Windowed, at: Progr
         what = "the parts of their aggregates" if analysis["parts"] else f"their rows, because {_untold(view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"
     closing = "when the clock passes the end of a window, its rows are read from the log"
+    if log.can_retract():
+        return f"{closing}; they cannot be folded on the way, because some were taken back"
     if not analysis["folds"]:
         return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
     if view.window.overlap >= GATHERED_FROM:

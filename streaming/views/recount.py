@@ -28,6 +28,7 @@ from streaming.base import (
     signed_interval,
 )
 from streaming.declare import Aggregate, Windowed
+from streaming.log import RETRACTIONS
 from streaming.operators import Finding
 from streaming.windows import SessionWindow, Sliding, Tumbling
 
@@ -141,7 +142,7 @@ class Recount:
         self._types = {column.name: column.type.type for column in columns if isinstance(column.type, PrimitiveType)}
         if view.distinct or view.function is not None:
             raise Unsupported("rows that count once" if view.distinct else "what a function makes of a window")
-        if view.of.takes_back:
+        if view.of.takes_back or log.transaction_version(RETRACTIONS) is not None:
             raise Unsupported("rows of which some take back others")
         if others := [key for key in view.by if self._types.get(key) not in _DISCRETE]:
             raise Unsupported(f"the key {others[0]!r}")

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, time
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StructType
 
 from streaming.base import (
     BATCH,
@@ -37,7 +38,7 @@ from streaming.base import (
 )
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, head, read_log, valid
+from streaming.log import Batch, can_retract, head, identity_of_row, read_log, sign_of_row, valid
 from streaming.operators import Progress, check_followed
 from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.tables import delta
@@ -274,8 +275,8 @@ def ends_within(since: datetime | None, by: datetime) -> Column:
 
 def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] | None = None) -> DataFrame:
     """One row per key, window and `per` of the pairs `of`: these, `extra` aggregates, and what `finish` needs."""
-    if keeps_rows(view):
-        kept = [all_rows(view)]
+    if keeps_rows(view) or can_retract(of):
+        kept = [all_rows(view, of)]
     else:
         kept = [aggregate.column().alias(name) for name, aggregate in view.aggregates.items()]
     extras = [column.alias(name) for name, column in (extra or {}).items()]
@@ -287,11 +288,25 @@ def keeps_rows(view: Windowed) -> bool:
     return bool(view.distinct) or view.function is not None or view.of.takes_back
 
 
-def all_rows(view: Windowed) -> Column:
-    """An aggregate that keeps the rows of a window themselves, in the column `ROWS`."""
-    origin = F.col(ORIGIN)
-    signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)] if view.of.takes_back else []
+def all_rows(view: Windowed, pairs: DataFrame | None = None) -> Column:
+    """An aggregate that keeps the rows of a window themselves, in the column `ROWS`.
+
+    With signs and identities where rows take back others, which of a stream that follows none its `pairs` tell.
+    """
+    origin, signed = F.col(ORIGIN), list[Column]()
+    if view.of.takes_back:
+        signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)]
+    elif pairs is not None and can_retract(pairs):
+        signed = [sign_of_row(pairs).alias(SIGN), F.to_json(identity_of_row(pairs)).alias(_IDENTITY)]
     return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
+
+
+def are_signed(groups: DataFrame) -> bool:
+    """True for groups that keep rows of which some may take back others."""
+    if ROWS not in groups.columns:
+        return False
+    kept = groups.schema[ROWS].dataType
+    return isinstance(kept, ArrayType) and isinstance(kept.elementType, StructType) and SIGN in kept.elementType.names
 
 
 def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
@@ -354,7 +369,7 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
     `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
     """
-    signed = (SIGN, _IDENTITY) if view.of.takes_back else ()
+    signed = (SIGN, _IDENTITY) if are_signed(groups) else ()
     names = [name for name in (*view.of.columns, EVENT_TIME, ORDER, *signed) if name not in view.by]
     rows = groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
         *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)

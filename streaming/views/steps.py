@@ -249,7 +249,9 @@ class FoldedSteps(FixedSteps[Windowed]):
         super().__init__(spark, lake, view)
         (self._log,) = self.logs.values()
         kept = self.analysis.kept
-        self._panes = Panes(spark, lake, view, self._log, kept) if can_fold(view, kept) else None
+        # Parts of aggregates do not tell which rows they are of, so rows that may be taken back are read again.
+        folds = can_fold(view, kept) and not self._log.can_retract()
+        self._panes = Panes(spark, lake, view, self._log, kept) if folds else None
         self._waiting: list[Batch] | None = None
 
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:

@@ -1,0 +1,156 @@
+"""`tidemark retract` and `retractions`: valid rows that are wrong are taken back by hand, and put back."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from platform_assets.cli.completion import pipeline_names
+from platform_assets.cli.context import AsJson, console, current_lake, has_little, spark_session
+from platform_assets.cli.documents import RetractionPreviewDocument, RetractionsDocument
+from platform_assets.cli.render import next_step, print_rows
+from platform_assets.texts.repair import CHANGED, change_row
+from streaming.base import RetractionError, counted, utc_now
+from streaming.declare import Pipeline, declared_pipelines, find_pipeline
+from streaming.operations import (
+    Chosen,
+    Retraction,
+    RetractionPreview,
+    find_retractable,
+    preview_retraction,
+)
+from streaming.operations import retract as retract_rows
+from streaming.operations import retractions as retractions_of
+
+_MOST_WINDOWS = 20
+
+StreamOrPipeline = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name of a stream, or of a pipeline that has only one.", autocompletion=pipeline_names
+    ),
+]
+
+
+def retract(
+    name: StreamOrPipeline,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Which rows: a condition over the stream's columns.")
+    ] = None,
+    undo: Annotated[
+        int | None, typer.Option("--undo", metavar="ID", help="Take back that retraction: its rows count again.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; it stays in the log.")] = None,
+    who: Annotated[str | None, typer.Option("--who", help="By whom; the user of this machine if left out.")] = None,
+    only_preview: Annotated[bool, typer.Option("--preview", help="Tell what would change, and write nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back valid rows that are wrong, or put them back.
+
+    The rows stay in the log, and so does who took them back, when and why. First results do not change: what is
+    published is corrected, as by any late row. The pipeline must not run.
+    """
+    pipeline, stream_name = _found(name)
+    lake, stream, chosen = current_lake(), find_retractable(pipeline, stream_name), Chosen(where, undo)
+    if reason is None and not only_preview:
+        raise RetractionError(
+            f"nothing says why rows of {stream.name!r} are taken back",
+            "Add --reason '...', or --preview to look first.",
+        )
+    with spark_session(is_short=has_little(pipeline)) as spark:
+        if only_preview:
+            outcome = preview_retraction(spark, lake, pipeline, stream, chosen)
+            if as_json:
+                RetractionPreviewDocument.of(outcome).print()
+            else:
+                _print_preview(outcome, name, chosen)
+            return
+        done = retract_rows(spark, lake, pipeline, stream, chosen, reason or "", who or getpass.getuser(), utc_now)
+    if as_json:
+        RetractionsDocument.of([] if done is None else [done]).print()
+    elif done is None:
+        console.print(f"No row of {stream.name} that counts is meant. Nothing was written.", highlight=False)
+        next_step(console, f"tidemark retractions {name}", "lists what was taken back before.")
+    else:
+        _print_done(done, pipeline, name)
+
+
+def retractions(pipeline_name: StreamOrPipeline, as_json: AsJson = False) -> None:
+    """List the retractions of a stream or a pipeline: who took which rows back, when and why."""
+    pipeline, stream_name = _found(pipeline_name)
+    found = [each for each in retractions_of(current_lake(), pipeline) if stream_name in (None, each.stream)]
+    if as_json:
+        RetractionsDocument.of(found).print()
+        return
+    if not found:
+        console.print(f"No row of {pipeline_name} was taken back.", highlight=False)
+        next_step(console, f"tidemark retract {pipeline_name} --where '...' --preview", "tells what would change.")
+        return
+    heads = ("id", "stream", "when", "who", "rows", "what", "reason")
+    print_rows(console, f"{pipeline_name}: retractions", heads, [_cells(each) for each in found])
+    newest = found[-1]
+    next_step(
+        console,
+        f"tidemark retract {newest.stream} --undo {newest.id} --reason '...'",
+        "takes the newest back.",
+    )
+
+
+def _found(name: str) -> tuple[Pipeline, str | None]:
+    """The pipeline, and the stream where `name` is that of one of several."""
+    for pipeline in declared_pipelines().values():
+        if name in [stream.name for stream in pipeline.streams]:
+            return pipeline, name
+    return find_pipeline(name), None
+
+
+def _cells(each: Retraction) -> tuple[str, ...]:
+    what = f"undoes {each.undoes}" if each.undoes is not None else each.where or "erased since"
+    when = f"{each.at:%Y-%m-%d %H:%M:%S}"
+    return (str(each.id), each.stream, when, each.who, f"{each.rows:,}", what, each.reason or "erased since")
+
+
+def _print_preview(outcome: RetractionPreview, name: str, chosen: Chosen) -> None:
+    verb = "taken back" if chosen.undoes is None else "taken back or put back"
+    console.print(
+        f"{counted(outcome.rows, 'row')} of {outcome.stream} would be {verb}. Nothing was written.", highlight=False
+    )
+    if outcome.rows:
+        days = [(f"{day}", f"{rows:,}") for day, rows in outcome.days.items()]
+        print_rows(console, "by day", ("day", "rows"), days)
+        heads = tuple(outcome.examples[0])
+        examples = [tuple("" if each[name] is None else str(each[name]) for name in heads) for each in outcome.examples]
+        print_rows(console, f"the first {len(examples)}", heads, examples)
+    for view, changes in outcome.changes.items():
+        if changes:
+            rows = [change_row(change) for change in changes[:_MOST_WINDOWS]]
+            print_rows(console, f"{view}: {counted(len(changes), 'window')} would change", CHANGED, rows)
+            if len(changes) > _MOST_WINDOWS:
+                console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.", highlight=False)
+        if outcome.due.get(view):
+            due = ", ".join(f"{day}" for day in outcome.due[view])
+            console.print(f"{view}: published already, and due for a correction: {due}", highlight=False)
+    if outcome.rows:
+        option = f'--where "{chosen.where}"' if chosen.undoes is None else f"--undo {chosen.undoes}"
+        next_step(console, f"tidemark retract {name} {option} --reason '...'", "does it.")
+    else:
+        next_step(console, f"tidemark retractions {name}", "lists what was taken back before.")
+
+
+def _print_done(done: Retraction, pipeline: Pipeline, name: str) -> None:
+    verb = "taken back" if done.undoes is None else f"those of retraction {done.undoes}, whose effect is undone"
+    console.print(
+        f"{counted(done.rows, 'row')} of {done.stream}: {verb}. This is retraction {done.id}.", highlight=False
+    )
+    console.print(
+        f"`tidemark retract {done.stream} --undo {done.id} --reason '...'` takes it back.",
+        highlight=False,
+        markup=False,
+    )
+    next_step(
+        console,
+        f"tidemark run {pipeline.name} && tidemark correct {pipeline.name}",
+        "tells the views of it, and corrects what is published.",
+    )

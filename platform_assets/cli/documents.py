@@ -289,7 +289,7 @@ class RetractionsDocument(Document):
 
 
 class RetractionPreviewDocument(Document):
-    """`tidemark retract --preview --json`: rows by day, windows that would change and days that would be due, by view."""
+    """`tidemark retract --preview --json`: rows by day; by view the windows that would change, and the days due."""
 
     stream: str
     rows: int

@@ -20,8 +20,8 @@ from platform_assets.pipeline.drain import current_assets, drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.pipeline.repair import repair_job
-from platform_assets.pipeline.retraction import retraction_job
 from platform_assets.pipeline.reports import dimension_assets, report_asset, report_checks
+from platform_assets.pipeline.retraction import retraction_job
 from platform_assets.pipeline.savepoints import savepoint_jobs
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
 from platform_assets.pipeline.sensors import backlog_sensor, commits_sensor, report_sensor

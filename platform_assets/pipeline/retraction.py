@@ -57,8 +57,8 @@ def retraction_job(pipeline: Pipeline) -> dg.JobDefinition:
     @dg.job(
         name=keys.dagster_name("retraction", pipeline.name),
         description=(
-            f"Take back valid rows of {pipeline.name} that are wrong, or put them back. By default only a preview; with "
-            "`preview: false` and a reason the rows are taken back, and what is published of them waits for a "
+            f"Take back valid rows of {pipeline.name} that are wrong, or put them back. By default only a preview; "
+            "with `preview: false` and a reason the rows are taken back, and what is published of them waits for a "
             "correction."
         ),
         tags={PIPELINE_TAG: pipeline.name},

@@ -5,25 +5,38 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
+    DeclarationError,
+    Delivery,
     Files,
     Json,
+    JsonLines,
     Lake,
     Pipeline,
+    Selected,
+    SessionWindow,
     Sliding,
+    Snapshots,
     Stream,
+    Table,
     Tumbling,
     Windowed,
     agg,
 )
 from streaming.audit.laws import audit
+from streaming.base import OperatorError, RetractionError, StreamingError
+from streaming.deliveries.outboxes import outbox_for
 from streaming.log import read_log, standing, valid
-from streaming.operations import Chosen, Retraction, preview_retraction, retract, retractions
+from streaming.operations import Chosen, Person, Retraction, erase, preview_retraction, rebuild, retract, retractions
+from streaming.operations.retract import check_retractable
+from streaming.operators.declaration import check_retractions
 from streaming.operators.runtime import runtime_of
 from streaming.revisions import standing_rows
+from streaming.sources import unit_table_of
 from streaming.tables import delta, storage
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run
@@ -171,3 +184,117 @@ def test_a_revision_that_is_taken_back_is_a_delete_of_its_own_sequence(spark: Sp
     run(spark, lake, SHOP)
     assert orders(spark, lake) == [("b", 6), ("z", 1)]
     check(spark, lake, SHOP)
+
+
+def refused(pipeline: Pipeline) -> RetractionError:
+    with pytest.raises(RetractionError) as caught:
+        check_retractable(pipeline, pipeline.stream)
+    return caught.value
+
+
+def test_who_takes_each_row_for_one_that_stands_keeps_rows_from_being_taken_back() -> None:
+    sessions = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"))
+    assert "view 'visits' follows them" in str(refused(Pipeline(READINGS, (sessions,))))
+    updated = replace(MINUTES, name="updated", late="update", allowed_lateness="1 minute")
+    assert "view 'updated' follows them" in str(refused(Pipeline(READINGS, (updated,))))
+    dropping = replace(MINUTES, name="dropping", late="drop")
+    assert "view 'dropping' follows them" in str(refused(Pipeline(READINGS, (dropping,))))
+    selected = Selected("chosen", READINGS, select=("id",))
+    assert "'chosen' follows them" in str(refused(Pipeline(READINGS, (MINUTES, selected))))
+    sent = Delivery("sent", READINGS, JsonLines("out/sent"))
+    assert "delivery 'sent'" in str(refused(Pipeline(READINGS, (MINUTES,), deliveries=(sent,))))
+    copies = replace(READINGS, name="copies", source=Table(READINGS))
+    both = Pipeline(name="both", streams=(READINGS, copies), operators=(MINUTES,))
+    assert "stream 'copies' of pipeline 'both'" in str(refused(both))
+    rest = (Delivery("gone", READINGS, JsonLines("out/gone"), what="rejected"),)
+    check_retractable(Pipeline(READINGS, (MINUTES,), deliveries=rest), READINGS)
+    check_retractable(SHOP, ORDERS)
+
+
+def test_what_is_declared_over_a_log_with_retractions_is_refused_when_it_runs(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [reading("a", 1, 1), reading("b", 100, 1)])
+    taken(take_back(spark, lake, PIPELINE, "id = 'a'"))
+    sessions = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"))
+    with pytest.raises(OperatorError, match="of which rows were taken back, last by batch 1"):
+        check_retractions(lake, sessions)
+    check_retractions(lake, MINUTES)
+    with pytest.raises(StreamingError, match="'visits' cannot follow stream 'readings'"):
+        run(spark, lake, Pipeline(READINGS, (MINUTES, sessions)))
+    assert not delta.exists(lake.table(sessions))
+    with pytest.raises(DeclarationError, match="some were taken back"):
+        unit_table_of(READINGS, lake, "")
+    outbox = outbox_for(READINGS, Delivery("sent", READINGS, JsonLines("out/sent")), lake)
+    with pytest.raises(DeclarationError, match="some were taken back"):
+        outbox.end(0)
+
+
+def test_a_condition_that_cannot_be_computed_and_an_unknown_retraction_write_nothing(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, PIPELINE, [reading("a", 1, 1)])
+    before = delta.version_of(lake.log(READINGS))
+    for where in ("cast(id as int) = 1", "1 / (value - 1) > 0"):
+        with pytest.raises(RetractionError, match="cannot be computed"):
+            take_back(spark, lake, PIPELINE, where)
+    with pytest.raises(DeclarationError, match="nothing_like_it"):
+        take_back(spark, lake, PIPELINE, "nothing_like_it = 1")
+    with pytest.raises(RetractionError, match="has no retraction 0"):
+        take_back(spark, lake, PIPELINE, undoes=0)
+    with pytest.raises(RetractionError, match="reason"):
+        retract(spark, lake, PIPELINE, READINGS, Chosen("true"), " ", "ada", lambda: NOW)
+    with pytest.raises(RetractionError, match="do not say"):
+        Chosen("true", 1)
+    assert delta.version_of(lake.log(READINGS)) == before
+    assert retractions(lake, PIPELINE) == []
+
+
+@pytest.mark.long
+def test_the_next_extract_brings_back_a_row_that_it_still_has(spark: SparkSession, lake: Lake) -> None:
+    stream = replace(
+        ORDERS,
+        source=Files("landing/orders", files_per_batch=1),
+        sequence=None,
+        deletes=None,
+        snapshots=Snapshots(at_most_gone=0.9),
+    )
+    shop = Pipeline(stream, (replace(MINUTES, of=stream),))
+
+    def extract(*ids: str) -> None:
+        run(spark, lake, shop, [order(id, 1, 1, ord(id)) for id in ids])
+
+    extract("a", "b", "c")
+    # The same rows once more: what stands is of the first extract.
+    extract("a", "b", "c")
+    gone = taken(take_back(spark, lake, shop, "id in ('a', 'b')"))
+    assert (gone.rows, orders(spark, lake)) == (2, [("c", 1)])
+    check(spark, lake, shop)
+    extract("a", "c")
+    assert orders(spark, lake) == [("a", 1), ("c", 1)]
+    # Of the two rows one stands again, and the other one is put back.
+    assert taken(take_back(spark, lake, shop, undoes=gone.id)).rows == 1
+    assert orders(spark, lake) == [("a", 1), ("b", 1), ("c", 1)]
+    extract("a", "c")
+    assert orders(spark, lake) == [("a", 1), ("c", 1)]
+    check(spark, lake, shop)
+
+
+@pytest.mark.long
+def test_a_person_is_erased_with_what_was_taken_back_and_as_of_reads_and_rebuilds_see_the_rows_of_then(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, PIPELINE, [reading("a", 1, 1), reading("b", 2, 10), reading("c", 200, 1)])
+    done = taken(take_back(spark, lake, PIPELINE, "id = 'a'"))
+    run(spark, lake, PIPELINE)
+    correct(spark, lake, MINUTES, lambda: NOW)
+    assert (current(spark, lake), current(spark, lake.as_of({"readings": 0}))) == ([(0, 1, 10)], [(0, 2, 11)])
+    rebuild(spark, lake, PIPELINE, MINUTES, now=lambda: NOW)
+    run(spark, lake, PIPELINE)
+    assert (first(spark, lake), current(spark, lake)) == ([(0, 2, 11)], [(0, 1, 10)])
+    check(spark, lake)
+    erase(spark, lake, PIPELINE, Person("id", "a"))
+    assert [(each.id, each.rows, each.where, each.reason) for each in retractions(lake, PIPELINE)] == [
+        (done.id, 1, None, None)
+    ]
+    assert read_log(spark, lake, READINGS).where("id = 'a'").count() == 0
+    assert (first(spark, lake), current(spark, lake)) == ([(0, 1, 10)], [(0, 1, 10)])
+    check(spark, lake)

@@ -151,10 +151,8 @@ def standing(log: DataFrame) -> DataFrame:
     )
     back = taken.groupBy("_identity").agg(F.max("_number").alias("_number")).where("_number % 2 = 1").drop("_number")
     named = came(log).withColumn("_identity", F.to_json(identity_of_row(log)))
-    gone = F.broadcast(back)
-    return named.join(gone, (named["_identity"] == gone["_identity"]) & F.col("_day").isNotNull(), "left_anti").drop(
-        "_identity"
-    )
+    of_valid = F.when(F.col("_day").isNotNull(), named["_identity"])
+    return named.join(back, of_valid == back["_identity"], "left_anti").drop("_identity")
 
 
 def newest_retraction(lake: Lake, stream: Stream) -> int | None:

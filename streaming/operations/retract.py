@@ -377,7 +377,7 @@ def _standing_revisions(spark: SparkSession, lake: Lake, stream: Stream, log: Da
     if not can_retract(log):
         return stands.withColumns({_NUMBER: F.lit(0), _RETRACTED: F.col(BATCH)})
     numbers = _numbered(valid(log)).where(F.col(_NUMBER) > 0).select(_place_of(log), _NUMBER, _RETRACTED)
-    joined = stands.withColumn(_PLACE, _place_of(stands)).join(F.broadcast(numbers), _PLACE, "left")
+    joined = stands.withColumn(_PLACE, _place_of(stands)).join(numbers, _PLACE, "left")
     of_first = {_NUMBER: F.coalesce(_NUMBER, F.lit(0)), _RETRACTED: F.coalesce(_RETRACTED, BATCH)}
     return joined.withColumns(of_first).drop(_PLACE)
 

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
-    DeclarationError,
     Delivery,
     Files,
     Json,
@@ -28,7 +27,7 @@ from streaming import (
     agg,
 )
 from streaming.audit.laws import audit
-from streaming.base import OperatorError, RetractionError, StreamingError
+from streaming.base import DeclarationError, OperatorError, RetractionError, StreamingError
 from streaming.deliveries.outboxes import outbox_for
 from streaming.log import read_log, standing, valid
 from streaming.operations import Chosen, Person, Retraction, erase, preview_retraction, rebuild, retract, retractions

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ExponentialBackoff,
         FailureRate,
         FixedDelay,
+        History,
         Joined,
         Keyed,
         Limits,

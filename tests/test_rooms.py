@@ -136,6 +136,7 @@ KIND_ROOMS = {
     "Keyed": {"keyed"},
     "Selected": {"selected"},
     "Enriched": {"lookups"},
+    "History": {"revisions"},
     "Table": {"sources"},
 }
 """The rooms that may ask whether something is of a kind, besides `declare`, where the kinds are."""

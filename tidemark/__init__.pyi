@@ -47,6 +47,7 @@ from streaming import FailureRate as FailureRate
 from streaming import Files as Files
 from streaming import FixedDelay as FixedDelay
 from streaming import Generator as Generator
+from streaming import History as History
 from streaming import HttpPoll as HttpPoll
 from streaming import IcebergTable as IcebergTable
 from streaming import Joined as Joined

@@ -16,6 +16,7 @@ _IMPLEMENTED = {
     "Keyed": ("streaming.keyed.operator", "streaming.queryable.keyed"),
     "Selected": ("streaming.selected.operator",),
     "Enriched": ("streaming.lookups.operator",),
+    "History": ("streaming.revisions.history",),
 }
 """The modules that implement something for a kind, by the name of its class."""
 

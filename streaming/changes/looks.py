@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -20,20 +21,24 @@ from pyspark.sql.types import StructType
 
 from streaming import keyed
 from streaming.base import (
+    ADDED,
     AT,
+    BATCH,
     DAY,
     REASON,
     RETRACTED,
+    SIGN,
     DeclarationError,
     from_micros,
     literal,
     optional_instant,
     optional_micros,
 )
-from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, Joined, Keyed, Operator, OverWindows
+from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, History, Joined, Keyed, Operator, OverWindows
 from streaming.joins import current_rows, voided_rows, with_reasons
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
+from streaming.revisions import intervals_of
 from streaming.tables import contents_on, days_of, delta, newest_commits, rows_on
 from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
 
@@ -45,8 +50,9 @@ Corrects = TypeVar("Corrects", bound=Operator)
 @dataclass(frozen=True)
 class ChangePosition:
     """The state that the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the
-    updates through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers
-    the changes. `first` is the version of the first results, which also moves where no row is added.
+    updates through a batch, a version of the corrections, a `step` of a join or the batch of a history, all of one
+    generation; `revision` numbers the changes. `first` is the version of the first results, which also moves where no
+    row is added.
     """
 
     revision: int = -1
@@ -106,6 +112,13 @@ class Look(ABC):
 
     def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
         """The columns of a result and `_day` of those that are new, where nothing that was current changes.
+
+        Starts no Spark. None where it cannot tell without, or there are more rows than `most`.
+        """
+        return None
+
+    def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
+        """The columns of a result, `_day`, `_change` and `_reason` of those that are there since, or are not any more.
 
         Starts no Spark. None where it cannot tell without, or there are more rows than `most`.
         """
@@ -324,6 +337,52 @@ class _LookAtJoin(Look):
         return pairs, unmatched
 
 
+class _LookAtHistory(Look):
+    """Intervals as a history adds them and takes them back."""
+
+    def __init__(self, lake: Lake, history: History) -> None:
+        self._lake = lake
+        self._history = history
+        self._own = delta.opened(lake.table(history), PinnedTables.now(lake, history).versions[""])
+        self.columns = _columns_of(self._own, history.columns)
+
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        return replace(
+            ChangePosition(),
+            revision=before.revision,
+            step=Progress.of(self._history, self._own).batch,
+            of_generation=generation_of(self._own),
+            first=self._own.version(),
+        )
+
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
+        if before.revision < 0 or before.of_generation != generation_of(self._own):
+            return None
+        return frozenset(_days_in(self._rows(spark).where(F.col(BATCH) > before.step)))
+
+    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
+        rows = self._rows(spark)
+        return intervals_of(rows if at is None else rows.where(F.col(BATCH) <= at.step), self._history)
+
+    def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
+        if before.revision < 0 or before.of_generation != generation_of(self._own):
+            return None
+        names = [*self.columns.names, ADDED, SIGN, REASON]
+        rows = delta.appended_rows(self._own, before.first, names, most)
+        if rows is None:
+            return None
+        # What was added and taken back again since is not told.
+        net, newest = Counter[str](), dict[tuple[str, int], int]()
+        for place, (added, sign) in enumerate(zip(rows[ADDED].to_pylist(), rows[SIGN].to_pylist(), strict=True)):
+            net[added] += sign
+            newest[added, sign] = place
+        places = [newest[added, sign] for added, sign in net.items() if sign]
+        return rows.take(pa.array(sorted(places), pa.int64())).drop_columns([ADDED])
+
+    def _rows(self, spark: SparkSession) -> DataFrame:
+        return delta.read(spark, self._lake.table(self._history), self._own.version())
+
+
 @look_at.register
 def _(operator: OverWindows, lake: Lake) -> Look | None:
     pinned = pinned_windows(lake, operator)
@@ -340,6 +399,11 @@ def _(operator: Keyed, lake: Lake) -> Look | None:
 def _(operator: Joined, lake: Lake) -> Look | None:
     versions = PinnedTables.now(lake, operator).versions
     return None if delta.BEFORE in versions.values() else _LookAtJoin(lake, operator, versions)
+
+
+@look_at.register
+def _(operator: History, lake: Lake) -> Look | None:
+    return _LookAtHistory(lake, operator) if delta.exists(lake.table(operator)) else None
 
 
 def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:

@@ -191,6 +191,9 @@ class Publishing:
             told = self._told(rows, after)
             return stage(told) if rows.num_rows else None
         self._fold(spark, changes)
+        signed = None if begins else look.signed(before, _IN_MEMORY)
+        if signed is not None:
+            return stage(self._numbered_changes(signed, after)) if signed.num_rows else None
         corrected = None if begins else look.corrected(before, _IN_MEMORY)
         if corrected is not None and (signed := self._corrected(corrected, before)) is not None:
             told = self._numbered_changes(signed, after)

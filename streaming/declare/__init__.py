@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streaming.declare.delivery import Delivery
     from streaming.declare.enriched import Enriched, LookupRequest
     from streaming.declare.functions import RowFunction, WindowFunction, check_callable, described
+    from streaming.declare.history import VALID_FROM, VALID_TO, History
     from streaming.declare.join_keys import InputSide
     from streaming.declare.joined import LEFT_AT, RIGHT_AT, Joined
     from streaming.declare.keyed import (

@@ -33,6 +33,7 @@ from streaming.declare import (
     PROGRESS,
     Delivery,
     Enriched,
+    History,
     Joined,
     Keyed,
     Operator,
@@ -435,6 +436,11 @@ def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
         return ChangesOutbox(lake, delivery, of)
     return _RowsOutbox(lake, delivery, of, (ORIGIN,))
+
+
+@outbox_for.register
+def _(of: History, delivery: Delivery, lake: Lake) -> Outbox:
+    return ChangesOutbox(lake, delivery, of)
 
 
 @outbox_for.register

@@ -7,7 +7,7 @@ of two kinds; one that would not is adopted without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,12 +27,18 @@ _NOTHING = "nothing"
 
 
 def create_table(
-    lake: Lake, operator: Operator, suffix: str, schema: T.StructType, bounded: tuple[str, ...] | None = None
+    lake: Lake,
+    operator: Operator,
+    suffix: str,
+    schema: T.StructType,
+    bounded: tuple[str, ...] | None = None,
+    *,
+    partition_by: Sequence[str] | None = None,
 ) -> str:
     """Create a table of the operator, empty, if it is not there yet; returns where it is.
 
     It is of the generation of the operator's own table. `bounded` are the columns whose bounds its files keep, as it is
-    declared where it is left out.
+    declared where it is left out. It is partitioned by its day where nothing else is said.
     """
     spec = next(table for table in operator.tables if table.suffix == suffix)
     uri = lake.table(operator, suffix)
@@ -46,6 +52,7 @@ def create_table(
         schema,
         append_only=spec.written_by == "stream" and not (spec.is_replaced or spec.is_state),
         description=spec.description,
+        partition_by=partition_by,
         properties={**declaration_properties(operator), **born},
         about=about if bounded is None else replace(about, bounded=bounded),
     )

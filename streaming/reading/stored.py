@@ -23,6 +23,7 @@ from streaming.base import (
     REASON,
     RETRACTED,
     REVISION,
+    SIGN,
     FrozenMapping,
     NoVersionError,
 )
@@ -39,7 +40,9 @@ from streaming.declare import (
     SUBSCRIPTIONS,
     UNMATCHED,
     UPDATES,
+    VALID_FROM,
     Enriched,
+    History,
     Joined,
     Keyed,
     Operator,
@@ -280,6 +283,20 @@ def _(operator: Joined, lake: Lake) -> dict[str, Found]:
 def _(operator: Selected, lake: Lake) -> dict[str, Found]:
     outputs = (*operator.outputs, *([FAILED] if operator.diverts else []))
     return {to or CURRENT: partial(_selected, lake, operator, to) for to in outputs}
+
+
+@_of_operator.register
+def _(operator: History, lake: Lake) -> dict[str, Found]:
+    order = (*operator.of.key, VALID_FROM)
+    return {
+        CURRENT: partial(_intervals, lake, operator, order),
+        CHANGES: partial(_as_read, lake, operator, "", (BATCH, *order, SIGN)),
+    }
+
+
+def _intervals(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows | None:
+    current = _published(lake, history, order)
+    return None if current is None else replace(current, columns=(*history.columns, DAY, REASON))
 
 
 @_of_operator.register

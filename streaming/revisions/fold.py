@@ -291,9 +291,9 @@ class _Writing:
         if missing:
             self._put(gone, self._causes(len(missing)), -1)
         schema = of.standing.schema
-        self._write_standing(
-            number, bucket, pa.table(self._stored(newest, schema), schema=schema), self._gone(gone, schema)
-        )
+        stored = pa.table(self._stored(newest, schema), schema=schema)
+        files = written_bucket(of.standing, number, bucket, stored, self._gone(gone, schema))
+        self._report += RevisionReport(standing=files, buckets=(number,))
 
     def _same(self, came: pa.Table, before: pa.Table) -> Callable[[int, int], bool]:
         """Tells by their places whether a row that came has the values of one that stands."""
@@ -369,18 +369,6 @@ class _Writing:
         for batch in pa.table(columns, schema=of.changes).combine_chunks().to_batches():
             self._changes.write(batch)
 
-    def _write_standing(self, number: int, bucket: OpenBucket, *newest: pa.Table) -> None:
-        file = BucketFile(number, self._of.standing.uri, self._of.standing.schema)
-        untouched = bucket.untouched()
-        if untouched is not None:
-            file.add_rows(untouched)
-        for batch in (batch for rows in newest for batch in rows.combine_chunks().to_batches()):
-            if batch.num_rows:
-                file.add_rows(batch)
-        written = file.close()
-        files = () if "path" not in written else (TaskFile(**{each: written[each] for each in _FIELDS}),)
-        self._report += RevisionReport(standing=files, buckets=(number,))
-
     def _stored(self, newest: pa.Table, schema: pa.Schema) -> list[pa.Array | pa.ChunkedArray]:
         """The columns of what is stored; of a key that is gone nothing but its sequence."""
         gone = pc.fill_null(newest[DELETES], False)
@@ -397,6 +385,19 @@ class _Writing:
 
 
 _FIELDS = ("path", "size", "rows", "day", "statistics")
+
+
+def written_bucket(stored: StoredState, number: int, bucket: OpenBucket, *newest: pa.Table) -> tuple[TaskFile, ...]:
+    """The file of a bucket with those of its rows that nobody has taken, and the `newest`; none for no rows."""
+    file = BucketFile(number, stored.uri, stored.schema)
+    untouched = bucket.untouched()
+    if untouched is not None:
+        file.add_rows(untouched)
+    for batch in (batch for rows in newest for batch in rows.combine_chunks().to_batches()):
+        if batch.num_rows:
+            file.add_rows(batch)
+    written = file.close()
+    return () if "path" not in written else (TaskFile(**{each: written[each] for each in _FIELDS}),)
 
 
 def _source(

@@ -62,7 +62,8 @@ _THROUGH, _DECLARED = "through", "declared"
 """Numbers of both tables: the batch of revisions that they have followed, and one that stands for what is declared."""
 _TOLD_EVERY = 50
 """Batches after which somebody who waits is told how many there are."""
-_PLACE = "_place"
+PLACE = "_place"
+"""The column that orders the revisions of a batch as their source did."""
 
 
 class Revising:
@@ -156,13 +157,13 @@ class Revising:
             stored,
             None if stream.snapshots is None else _extract(batch),
         )
-        frame = _of_revisions(rows, stream)
+        frame = as_revisions(rows, stream)
         if stored.visited:
             frame = frame.unionByName(marks(self._spark, stored.buckets), allowMissingColumns=True)
         ordered = in_buckets(frame, stored.buckets).sortWithinPartitions(
-            HASH, *(f"`{name}`" for name in stream.key), BATCH, _PLACE
+            HASH, *(f"`{name}`" for name in stream.key), BATCH, PLACE
         )
-        reports = ordered.drop(_PLACE).mapInArrow(task, f"{REPORT} string").collect()
+        reports = ordered.drop(PLACE).mapInArrow(task, f"{REPORT} string").collect()
         return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
 
     def _is_refused(self, report: RevisionReport) -> bool:
@@ -246,8 +247,8 @@ def concerns_a_row(stream: Stream) -> Column:
     return F.coalesce(concerns, F.lit(False))
 
 
-def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
-    """The rows of the log of revisions as `WriteRevisions` wants them, with what orders those of a key."""
+def as_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
+    """The rows of the log of revisions as tasks fold them, with what orders those of a key."""
     origin = F.col(ORIGIN)
     identity = F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
     return rows.select(
@@ -258,7 +259,7 @@ def _of_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
         retraction_of(rows).alias(RETRACTED_TIMES),
         identity.alias(ADDED),
         concerns_a_row(stream).alias(CONCERNS),
-        stream.source.order_of(origin).alias(_PLACE),
+        stream.source.order_of(origin).alias(PLACE),
         *(f"`{name}`" for name in stream.columns),
         ORIGIN,
         INGESTED_AT,

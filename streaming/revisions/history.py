@@ -1,0 +1,324 @@
+"""Histories as an operator: their steps over the log of revisions, what they are read as, and their laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, REASON, SIGN, DeclarationError
+from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
+from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, marks
+from streaming.lake import Lake
+from streaming.log import LogFiles, head, inputs_of, log_schema, read_log, valid
+from streaming.operators import (
+    Batches,
+    Finding,
+    Law,
+    LogAtVersion,
+    OperatorRuntime,
+    Outputs,
+    PinnedTables,
+    Progress,
+    StateCleaner,
+    SteppedRuntime,
+    Written,
+    built_anew,
+    create_table,
+    require_table,
+    runtime_of,
+    version_read,
+)
+from streaming.revisions.fold import REPORT, SEQUENCE, RevisionReport
+from streaming.revisions.history_fold import GONE, SINCE, WriteHistory
+from streaming.revisions.steps import PLACE, as_revisions, concerns_a_row, sequence_of
+from streaming.sources import UnitTable
+from streaming.tables import delta, storage
+
+
+def since_of(history: History) -> Any:
+    """The time of a revision, as a column of the log of revisions."""
+    named = [] if history.since is None else [F.col(f"`{history.since}`")]
+    return F.coalesce(*named, F.col(f"`{history.of.event_time}`"), F.col(INGESTED_AT))
+
+
+class HistorySteps:
+    """The steps of one history in one process."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, history: History) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._history = history
+        self._came = LogFiles(lake, history.of.revisions)
+        self._outputs = Outputs(lake, history, begins_at=STATE)
+        self._cleaner = StateCleaner()
+        self._is_wide = False
+
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """The batches to follow, in pieces of at most `most_rows` rows of each log."""
+        return self._outputs.pieces(most_rows)
+
+    def repair(self) -> None:
+        """Remove state that is of other intervals than there are; it follows from the log once more."""
+        state, own = self._outputs.position(), self._outputs.at("")
+        if own.is_behind(state) or (state.has_begun and state.generation != own.generation):
+            storage.remove_folder(self._lake.table(self._history, STATE))
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches`, those after the state in order and without a gap.
+
+        Raises:
+            FencedError: another process has taken over.
+            RewrittenError: somebody has compacted the state meanwhile.
+        """
+        own, stored = self._created()
+        at, before = (Progress.of(self._history, table) for table in (own, stored))
+        after = before.after(batches)
+        state = StateTable(stored, stored.table_uri, self._stored, len(self._history.of.key))
+        report = RevisionReport()
+        if any(sum(batch.revised.values()) for each in batches.values() for batch in each):
+            report = self._folded(before, after, state)
+        rows = 0
+        if at.is_behind(after):
+            rows = self._commit(own, report.changes, at, after)
+        left = state.left_by(report.buckets)
+        replaced = [(file.path, file.size) for file in state.files if file not in left]
+        kept = self._commit(stored, report.standing, before, after, {BUCKETS: state.buckets.count}, replaced)
+        self._cleaner.after_step(stored.table_uri, now())
+        size = sum(file.size for file in left) + sum(file.size for file in report.standing)
+        return Written(rows, kept + sum(file.rows for file in left), size)
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        files: Any,
+        at: Progress,
+        after: Progress,
+        numbers: Mapping[str, int] | None = None,
+        replaces: Any = (),
+    ) -> int:
+        return delta.commit_files(
+            table.table_uri,
+            files,
+            says=after.told_from(at),
+            numbers={**replace(after, generation=at.generation).numbers(), **(numbers or {})},
+            fence=lambda there: at.fence(self._history, there),
+            replaces=replaces,
+        )
+
+    def _folded(self, before: Progress, after: Progress, state: StateTable) -> RevisionReport:
+        history, stream = self._history, self._history.of
+        rows = self._came.with_batches(self._spark, before.batch, after.batch)
+        stored = state.stored(NEVER)
+        task = WriteHistory(
+            stream.key,
+            history.values,
+            history.track,
+            history.kind == 1,
+            stream.as_before,
+            inputs_of(stream),
+            self._lake.table(history),
+            to_arrow_schema(self._schema, timezone="UTC"),
+            stored,
+        )
+        frame = as_revisions(rows, stream).withColumn(SINCE, since_of(history))
+        if stored.visited:
+            frame = frame.unionByName(marks(self._spark, stored.buckets), allowMissingColumns=True)
+        ordered = in_buckets(frame, stored.buckets).sortWithinPartitions(
+            HASH, *(f"`{name}`" for name in stream.key), BATCH, PLACE
+        )
+        reports = ordered.drop(PLACE).mapInArrow(task, f"{REPORT} string").collect()
+        return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
+
+    def _created(self) -> tuple[DeltaTable, DeltaTable]:
+        history, stored = self._history, from_arrow_schema(self._stored, prefer_timestamp_ntz=True)
+        # The intervals that a revision takes back are of any day, and each would be a file of its own.
+        own = create_table(self._lake, history, "", self._schema, partition_by=())
+        state = create_table(self._lake, history, STATE, stored, (HASH, DUE))
+        if not self._is_wide:
+            delta.widen(own, self._schema)
+            delta.widen(state, stored)
+            self._is_wide = True
+        return delta.opened(own), delta.opened(state)
+
+    @cached_property
+    def _log(self) -> StructType:
+        return log_schema(self._spark, self._history.of.revisions)
+
+    @cached_property
+    def _schema(self) -> StructType:
+        """The columns of its own table."""
+        history = self._history
+        return StructType(
+            [
+                *(StructField(name, self._log[name].dataType) for name in history.values),
+                *(StructField(name, TimestampType()) for name in history.bounds),
+                StructField(ADDED, StringType()),
+                StructField(SIGN, IntegerType()),
+                StructField(REASON, StringType()),
+                StructField(BATCH, LongType()),
+                StructField(DAY, DateType()),
+            ]
+        )
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        """The columns of its state. Those of which a step asks for bounds come first."""
+        stream = self._history.of
+        sequence = self._spark.createDataFrame([], self._log).select(sequence_of(stream)).schema[0].dataType
+        own = [self._log[name] for name in (*stream.key, *(name for name in stream.columns if name not in stream.key))]
+        told = StructType(own).add(SINCE, "timestamp").add(SEQUENCE, sequence).add(ADDED, "string").add(GONE, "boolean")
+        first = [pa.field(HASH, pa.int64()), pa.field(DUE, pa.timestamp("us", "UTC"))]
+        return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
+
+
+@runtime_of.register
+def _(operator: History, lake: Lake) -> OperatorRuntime:
+    return HistoryRuntime(operator, lake)
+
+
+class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
+    """A history runs in steps over the log of revisions; the revisions of each key are kept from one to the next."""
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        raise DeclarationError(
+            f"Table({self.operator.name!r}) would follow intervals of a history that are taken back",
+            "write Table(..., what='current').",
+            operator=self.operator.name,
+        )
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        return {"current": self._current, "changes": self._changes}
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        return intervals_of(self._rows(spark, version), self.operator)
+
+    def why_all(self, stream: Stream) -> str:
+        return "splits an interval of any time when a revision comes late"
+
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
+        history = self.operator
+        begins = "each revision" if history.track is None else f"another value of {', '.join(history.track)}"
+        kept = "all intervals" if history.kind == 2 else "the newest interval of each key, where it has no end"
+        return {
+            "results": f"{kept}; {begins} begins one, at its {history.since or history.of.event_time}",
+            "computed": f"from the revisions of {history.of.name}, key by key; nothing is late",
+        }
+
+    def position(self) -> str:
+        at = Progress.of(self.operator, delta.open_table(self.lake.table(self.operator)))
+        newest = head(self.lake, self.operator.of)
+        assert newest is not None
+        return f"batch {at.batch:,} of {newest.number:,}{built_anew(at.generation)}"
+
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[History], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
+        history = self.operator
+        if pinned.versions[""] == delta.BEFORE:
+            raise pinned.nothing_yet(self.lake, "followed")
+        table = delta.opened(self.lake.table(history), pinned.versions[""])
+        through = Progress.of(history, table).through[history.of.name]
+        # The log of revisions has every batch that its changes have.
+        came = valid(read_log(spark, self.lake, history.of.revisions)).where(F.col(BATCH) <= through)
+        columns = [*(f"`{name}`" for name in (*history.values, *history.bounds)), DAY]
+        stored = self.first_at(spark, pinned.versions[""]).select(*columns)
+        words = "intervals: those between the revisions of each key, in the order of their times"
+        yield Law("history", history.name, stored, _expected(came, history).select(*columns), words).finding()
+
+    def _current(self, spark: SparkSession) -> DataFrame:
+        return intervals_of(self._read(spark), self.operator).orderBy(*(f"`{name}`" for name in self._order))
+
+    def _changes(self, spark: SparkSession) -> DataFrame:
+        return self._read(spark).orderBy(BATCH, *(f"`{name}`" for name in self._order), SIGN)
+
+    @property
+    def _order(self) -> tuple[str, ...]:
+        return (*self.operator.of.key, VALID_FROM)
+
+    def _read(self, spark: SparkSession) -> DataFrame:
+        table = require_table(self.lake, self.operator, "")
+        return self._rows(spark, version_read(self.lake, self.operator, table))
+
+    def _rows(self, spark: SparkSession, version: int) -> DataFrame:
+        return delta.read(spark, self.lake.table(self.operator), version)
+
+    def _begun(self, spark: SparkSession) -> HistorySteps:
+        steps = HistorySteps(spark, self.lake, self.operator)
+        steps.repair()
+        return steps
+
+
+def intervals_of(signed: DataFrame, history: History) -> DataFrame:
+    """The intervals that signed rows add and do not take back: the columns of a result, `_day` and `_reason`."""
+    same = SortedBy.partitionBy(ADDED)
+    newest = F.row_number().over(same.orderBy(F.col(SIGN).desc(), F.col(BATCH).desc()))
+    counted = signed.withColumns({"_net": F.sum(SIGN).over(same), "_newest": newest})
+    rows = counted.where((F.col("_net") > 0) & (F.col("_newest") == 1))
+    return rows.select(*(f"`{name}`" for name in history.columns), DAY, REASON)
+
+
+def _expected(came: DataFrame, history: History) -> DataFrame:
+    """The intervals by all revisions that came, computed by Spark's windows alone."""
+    stream = history.of
+    keys = [f"`{name}`" for name in stream.key]
+    gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
+    place = stream.source.order_of(F.col(ORIGIN))
+    rows = came.where(concerns_a_row(stream)).withColumns({SINCE: since_of(history), GONE: gone})
+    rows = rows.withColumn(SEQUENCE, sequence_of(stream))
+    same = SortedBy.partitionBy(*keys, SINCE, SEQUENCE).orderBy(BATCH, place)
+    rows = rows.withColumn("_copy", F.row_number().over(same)).where("_copy = 1")
+    rising = (SINCE, SEQUENCE)
+    in_order = SortedBy.partitionBy(*keys).orderBy(*rising)
+    if stream.as_before:
+        rows = _with_values_that_were_not_sent(rows, history, keys, rising)
+    rows = rows.withColumn(VALID_TO, F.lead(SINCE).over(in_order))
+    rows = rows.where(F.col(VALID_TO).isNull() | (F.col(VALID_TO) != F.col(SINCE)))
+    begins = F.lag(GONE, 1, True).over(in_order) | F.col(GONE)
+    if history.track is None:
+        begins = F.lit(True)
+    for name in history.track or ():
+        begins = begins | ~F.col(f"`{name}`").eqNullSafe(F.lag(f"`{name}`").over(in_order))
+    rows = rows.withColumn("_begins", begins).withColumn("_number", F.count_if("_begins").over(in_order))
+    of_one = SortedBy.partitionBy(*keys, "_number")
+    rows = rows.withColumns(
+        {
+            VALID_FROM: F.min(SINCE).over(of_one),
+            "_last": F.row_number().over(of_one.orderBy(*(F.col(name).desc() for name in rising))),
+        }
+    )
+    rows = rows.where((F.col("_last") == 1) & ~F.col(GONE)).withColumn(DAY, F.to_date(VALID_FROM))
+    return rows.where(F.col(VALID_TO).isNull()) if history.kind == 1 else rows
+
+
+def _with_values_that_were_not_sent(
+    rows: DataFrame, history: History, keys: list[str], rising: tuple[str, ...]
+) -> DataFrame:
+    """The revisions with the values of those before them where none were sent, since their key was last gone."""
+    stream, made_of = history.of, inputs_of(history.of)
+    lives = F.count_if(GONE).over(SortedBy.partitionBy(*keys).orderBy(*rising))
+    since = SortedBy.partitionBy(*keys, "_life").orderBy(*rising)
+    unsent = F.coalesce(F.col(f"`{stream.as_before}`"), F.array().cast("array<string>"))
+    values = {
+        name: F.last(
+            F.when(
+                ~F.arrays_overlap(unsent, F.array(*map(F.lit, sorted(made_of[name])))) & ~F.col(GONE),
+                F.struct(f"`{name}`"),
+            ),
+            ignorenulls=True,
+        ).over(since)[name]
+        for name in history.values
+        if name not in stream.key
+    }
+    return rows.withColumn("_life", lives).withColumns(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from streaming.base import (
@@ -157,6 +158,10 @@ class History(Operator):
     def times(self) -> tuple[str, ...]:
         """The beginning of an interval."""
         return (VALID_FROM,)
+
+    def first_begin(self, watermark: datetime | None) -> datetime | None:
+        """None: a revision that comes late begins an interval at any time."""
+        return None
 
     @property
     def result_key(self) -> tuple[str, ...]:

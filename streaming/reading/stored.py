@@ -62,6 +62,7 @@ from streaming.tables import delta, rows_of
 if TYPE_CHECKING:
     from pyarrow import dataset as ds
 
+_SIGNED = "signed"
 _CORRECTED = "_corrected"
 _OF_GENERATION = "of_generation"
 """The number of a table of changes that says of which generation of the operator's tables they are."""
@@ -290,8 +291,13 @@ def _(operator: History, lake: Lake) -> dict[str, Found]:
     order = (*operator.of.key, VALID_FROM)
     return {
         CURRENT: partial(_intervals, lake, operator, order),
-        CHANGES: partial(_as_read, lake, operator, "", (BATCH, *order, SIGN)),
+        _SIGNED: partial(_signed, lake, operator, (BATCH, *order, SIGN)),
     }
+
+
+def _signed(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows | None:
+    table = _open(lake, history)
+    return None if table is None else _followed(lake, history, StoredRows.of(table, order), table)
 
 
 def _intervals(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows | None:

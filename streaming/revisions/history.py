@@ -34,10 +34,11 @@ from streaming.operators import (
     SteppedRuntime,
     Written,
     built_anew,
+    check_followed,
     create_table,
     require_table,
     runtime_of,
-    version_read,
+    versions_now,
 )
 from streaming.revisions.fold import REPORT, SEQUENCE, RevisionReport
 from streaming.revisions.history_fold import GONE, SINCE, WriteHistory
@@ -199,7 +200,14 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        return {"current": self._current, "changes": self._changes}
+        return {"current": self._current, "signed": self._signed}
+
+    def versions(self) -> Mapping[str, int]:
+        # Rows as of an older batch are told by themselves.
+        return versions_now(self.lake, self.operator)
+
+    def pin(self, spark: SparkSession) -> PinnedTables[History]:
+        return PinnedTables(self.operator, self.versions())
 
     def first_at(self, spark: SparkSession, version: int) -> DataFrame:
         return intervals_of(self._rows(spark, version), self.operator)
@@ -229,7 +237,8 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         if pinned.versions[""] == delta.BEFORE:
             raise pinned.nothing_yet(self.lake, "followed")
         table = delta.opened(self.lake.table(history), pinned.versions[""])
-        through = Progress.of(history, table).through[history.of.name]
+        read, through = self.lake.batch_read(history.of), Progress.of(history, table).batch
+        through = through if read is None else min(read, through)
         # The log of revisions has every batch that its changes have.
         came = valid(read_log(spark, self.lake, history.of.revisions)).where(F.col(BATCH) <= through)
         columns = [*(f"`{name}`" for name in (*history.values, *history.bounds)), DAY]
@@ -240,7 +249,7 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
     def _current(self, spark: SparkSession) -> DataFrame:
         return intervals_of(self._read(spark), self.operator).orderBy(*(f"`{name}`" for name in self._order))
 
-    def _changes(self, spark: SparkSession) -> DataFrame:
+    def _signed(self, spark: SparkSession) -> DataFrame:
         return self._read(spark).orderBy(BATCH, *(f"`{name}`" for name in self._order), SIGN)
 
     @property
@@ -248,11 +257,17 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         return (*self.operator.of.key, VALID_FROM)
 
     def _read(self, spark: SparkSession) -> DataFrame:
-        table = require_table(self.lake, self.operator, "")
-        return self._rows(spark, version_read(self.lake, self.operator, table))
+        return self._rows(spark, require_table(self.lake, self.operator, "").version())
 
     def _rows(self, spark: SparkSession, version: int) -> DataFrame:
-        return delta.read(spark, self.lake.table(self.operator), version)
+        """What is added and taken back at a version, up to the batch as of which the lake is read."""
+        uri = self.lake.table(self.operator)
+        rows = delta.read(spark, uri, version)
+        if self.lake.cut is None:
+            return rows
+        newest = head(self.lake, self.operator.of)
+        check_followed(self.operator, Progress.of(self.operator, delta.open_table(uri, version)).batch, newest)
+        return rows.where(F.col(BATCH) <= (-1 if newest is None else newest.number))
 
     def _begun(self, spark: SparkSession) -> HistorySteps:
         steps = HistorySteps(spark, self.lake, self.operator)

@@ -56,7 +56,7 @@ def intervals(spark: SparkSession, lake: Lake, history: History = HISTORY, id: s
 def changes(spark: SparkSession, lake: Lake, history: History = HISTORY) -> list[tuple[Any, ...]]:
     """Batch, sign, segment, beginning and reason of what the history adds and takes back."""
     begins = int(at(0).timestamp())
-    rows = frame(spark, lake, history, "changes")
+    rows = frame(spark, lake, history, "signed")
     told = rows.selectExpr("_batch", "_change", "segment", f"unix_seconds(valid_from) - {begins}", "_reason")
     return sorted(tuple(row) for row in told.collect())
 

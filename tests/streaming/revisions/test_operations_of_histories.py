@@ -39,7 +39,7 @@ from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import restore_to
 from streaming.operations.savepoint import savepoint
-from streaming.operators.runtime import frame
+from streaming.operators.runtime import frame, runtime_of
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
 from tests.support.instants import NOW, at, ms
@@ -93,6 +93,7 @@ def test_a_history_is_read_without_spark_and_as_of_an_older_batch(spark: SparkSe
     assert shown is not None and Choice(shown).table().num_rows == 3
     changes = stored_rows(filled, PIPELINE, HISTORY, "signed")
     assert changes is not None and Choice(changes).table().num_rows == 5
+    assert "another value of segment begins one, at its at" in runtime_of(HISTORY, filled).explain(spark)["results"]
     older = filled.as_of({"customers": 0})
     assert intervals(spark, older) == THEN
     assert broken(spark, older) == []

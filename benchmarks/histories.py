@@ -1,0 +1,158 @@
+"""The cost of a history beside `MERGE`: `python -m benchmarks.histories`, in some ten minutes.
+
+One warm process follows batches of changes of random customers, of whom there are a million. Each batch is in the log
+before; then the CPU of the history's step, with what is published of it, is set against that of Spark's `MERGE` of the
+same rows of the log into a Delta table: of the newest row of a key (SCD1), and of its intervals (SCD2, by the union of
+the rows to be closed with those to be added). The CPU is that of the process and all that it has started; bytes are
+those of the data files that were written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from benchmarks.compare.arena import Ratio
+from benchmarks.compare.bars import at_most
+from benchmarks.compare.contenders import session
+from benchmarks.demands import Demand, begin, conclude, console
+from benchmarks.processes import cpu_seconds
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    History,
+    Json,
+    Lake,
+    Pipeline,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+    drain,
+)
+from streaming.base import utc_now
+from streaming.changes import publish
+from streaming.log import read_log, valid
+from streaming.operators import runtime_of
+
+_FIRST = datetime(2026, 1, 5, tzinfo=UTC)
+_COLUMNS = ("id", "version", "at", "segment", "city", "balance")
+
+
+def main() -> None:
+    """Measure; exit 1 where a history costs more than half of a merge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--changes", type=int, default=10_000)
+    parser.add_argument("--times", type=int, default=7)
+    arguments, folder = begin(parser, "bench")
+    demands = [_compared(folder / f"kind{kind}", kind, arguments) for kind in (1, 2)]
+    conclude(folder / "histories.md", demands)
+
+
+def _compared(folder: Path, kind: int, arguments: argparse.Namespace) -> Demand:
+    customers = Stream(
+        name="customers",
+        source=Files(str(folder / "landing")),
+        format=Json("id bigint, version bigint, at timestamp, segment string, city string, balance decimal(12, 2)"),
+        event_time="at",
+        clock=BoundedOutOfOrderness("1 hour", max_ahead="400 days"),
+        key=("id",),
+        sequence="version",
+    )
+    history = History("history", customers, kind=1 if kind == 1 else 2)
+    by_day = Windowed("by_day", customers, Tumbling("1 day"), {"customers": agg.count()})
+    lake, log = Lake(str(folder / "lake")), Pipeline(customers, (by_day,))
+    drawn, target = Random(kind), str(folder / "merged")
+    ours: list[tuple[float, float]] = []
+    theirs: list[tuple[float, float]] = []
+    for number in range(arguments.times + 2):
+        keys = range(arguments.keys) if number == 0 else drawn.sample(range(arguments.keys), arguments.changes)
+        _land(folder / "landing", number, keys, drawn)
+        drain(session(), lake, log)
+        ours.append(_cost(folder / "lake/customers", partial(_follow, lake, history)))
+        theirs.append(_cost(folder / "merged", partial(_merge, lake, customers, number, kind, target)))
+    # The first batch has every key, and the second warms up what the others do.
+    for what, of in (("history", ours[2:]), ("MERGE", theirs[2:])):
+        seconds, written = (statistics.median(values) for values in zip(*of, strict=True))
+        console.print(f"kind {kind}, {what}: {seconds:.2f} s of CPU and {written / 1e6:.1f} MB a step")
+    name = f"CPU of a history of kind {kind} vs MERGE, {arguments.keys:,} keys, {arguments.changes:,} changes a step"
+    return at_most(name, Ratio([cpu for cpu, _ in ours[2:]], [cpu for cpu, _ in theirs[2:]]), 0.5)
+
+
+def _land(landing: Path, number: int, keys: Iterable[int], drawn: Random) -> None:
+    """A file of a change of each key, all in one day."""
+    landing.mkdir(parents=True, exist_ok=True)
+    begins = _FIRST + timedelta(days=number)
+    with (landing / f"{number:05}.json").open("w") as file:
+        for key in keys:
+            at = (begins + timedelta(seconds=drawn.randrange(86_400))).isoformat()
+            row = {"id": key, "version": number, "at": at, "segment": f"s{drawn.randrange(9)}"}
+            file.write(
+                json.dumps({**row, "city": f"c{drawn.randrange(900)}", "balance": drawn.randrange(10**6)}) + "\n"
+            )
+
+
+def _cost(folder: Path, work: Callable[[], None]) -> tuple[float, float]:
+    """The CPU seconds of the work, and the bytes of the data files that are there after it and were not before."""
+    before, began = _files(folder), cpu_seconds()
+    work()
+    cpu = cpu_seconds() - began
+    return cpu, sum(size for path, size in _files(folder).items() if path not in before)
+
+
+def _files(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_size for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def _follow(lake: Lake, history: History) -> None:
+    for step in runtime_of(history, lake).steps(session(), utc_now):
+        step.run()
+    publish(session(), lake, history)
+
+
+def _merge(lake: Lake, customers: Stream, number: int, kind: int, target: str) -> None:
+    """Merge a batch of the log into the table of Spark's users."""
+    came = valid(read_log(session(), lake, customers.revisions)).where(F.col("_batch") == number)
+    (_merge_rows if kind == 1 else _merge_intervals)(came.select(*_COLUMNS), target)
+
+
+def _merge_rows(rows: DataFrame, target: str) -> None:
+    """SCD1: the newest row of each key."""
+    if not Path(target).exists():
+        rows.write.format("delta").save(target)
+        return
+    merged = DeltaTable.forPath(session(), target).alias("t").merge(rows.alias("s"), "t.id = s.id")
+    merged.whenMatchedUpdateAll("s.version > t.version").whenNotMatchedInsertAll().execute()
+
+
+def _merge_intervals(rows: DataFrame, target: str) -> None:
+    """SCD2: the open interval of each key is closed, and a new one begins."""
+    whole = rows.withColumns({"valid_from": F.col("at"), "valid_to": F.lit(None).cast("timestamp")})
+    if not Path(target).exists():
+        whole.write.format("delta").save(target)
+        return
+    closing = whole.withColumn("_key", F.col("id"))
+    adding = whole.withColumn("_key", F.lit(None).cast("bigint"))
+    table = DeltaTable.forPath(session(), target).alias("t")
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in whole.columns}
+    merged = table.merge(closing.unionByName(adding).alias("s"), "t.id = s._key and t.valid_to is null")
+    (
+        merged.whenMatchedUpdate("s.version > t.version", {"valid_to": "s.valid_from"})
+        .whenNotMatchedInsert("s._key is null", values)
+        .execute()
+    )
+
+
+if __name__ == "__main__":
+    main()

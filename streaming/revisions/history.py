@@ -20,7 +20,7 @@ from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, REASON, SIGN,
 from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
 from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, marks
 from streaming.lake import Lake
-from streaming.log import LogFiles, head, inputs_of, log_schema, read_log, valid
+from streaming.log import LogFiles, head, log_schema, read_log, retraction_of, valid
 from streaming.operators import (
     Batches,
     Finding,
@@ -40,9 +40,9 @@ from streaming.operators import (
     runtime_of,
     versions_now,
 )
-from streaming.revisions.fold import REPORT, SEQUENCE, RevisionReport
+from streaming.revisions.fold import REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
 from streaming.revisions.history_fold import GONE, SINCE, WriteHistory
-from streaming.revisions.steps import PLACE, as_revisions, concerns_a_row, sequence_of
+from streaming.revisions.steps import PLACE, as_revisions, concerns_a_row, is_gone, sequence_of
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
 
@@ -127,7 +127,7 @@ class HistorySteps:
             history.track,
             history.kind == 1,
             stream.as_before,
-            inputs_of(stream),
+            stream.made_of,
             self._lake.table(history),
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,
@@ -178,7 +178,14 @@ class HistorySteps:
         stream = self._history.of
         sequence = self._spark.createDataFrame([], self._log).select(sequence_of(stream)).schema[0].dataType
         own = [self._log[name] for name in (*stream.key, *(name for name in stream.columns if name not in stream.key))]
-        told = StructType(own).add(SINCE, "timestamp").add(SEQUENCE, sequence).add(ADDED, "string").add(GONE, "boolean")
+        told = (
+            StructType(own)
+            .add(SINCE, "timestamp")
+            .add(SEQUENCE, sequence)
+            .add(ADDED, "string")
+            .add(GONE, "boolean")
+            .add(RETRACTED_TIMES, "int")
+        )
         first = [pa.field(HASH, pa.int64()), pa.field(DUE, pa.timestamp("us", "UTC"))]
         return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
 
@@ -288,11 +295,11 @@ def _expected(came: DataFrame, history: History) -> DataFrame:
     """The intervals by all revisions that came, computed by Spark's windows alone."""
     stream = history.of
     keys = [f"`{name}`" for name in stream.key]
-    gone = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
     place = stream.source.order_of(F.col(ORIGIN))
-    rows = came.where(concerns_a_row(stream)).withColumns({SINCE: since_of(history), GONE: gone})
+    rows = came.where(concerns_a_row(stream)).withColumns({SINCE: since_of(history), GONE: is_gone(came, stream)})
     rows = rows.withColumn(SEQUENCE, sequence_of(stream))
-    same = SortedBy.partitionBy(*keys, SINCE, SEQUENCE).orderBy(BATCH, place)
+    # Of what came twice the first counts, and of what was taken back and put back the newest.
+    same = SortedBy.partitionBy(*keys, SINCE, SEQUENCE).orderBy(retraction_of(came).desc(), BATCH, place)
     rows = rows.withColumn("_copy", F.row_number().over(same)).where("_copy = 1")
     rising = (SINCE, SEQUENCE)
     in_order = SortedBy.partitionBy(*keys).orderBy(*rising)
@@ -321,7 +328,7 @@ def _with_values_that_were_not_sent(
     rows: DataFrame, history: History, keys: list[str], rising: tuple[str, ...]
 ) -> DataFrame:
     """The revisions with the values of those before them where none were sent, since their key was last gone."""
-    stream, made_of = history.of, inputs_of(history.of)
+    stream, made_of = history.of, history.of.made_of
     lives = F.count_if(GONE).over(SortedBy.partitionBy(*keys).orderBy(*rising))
     since = SortedBy.partitionBy(*keys, "_life").orderBy(*rising)
     unsent = F.coalesce(F.col(f"`{stream.as_before}`"), F.array().cast("array<string>"))

@@ -12,17 +12,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import ADDED, BATCH, DAY, REASON, SIGN, computes_as_sql, is_less, is_same, python_values
+from streaming.base import (
+    ADDED,
+    BATCH,
+    DAY,
+    REASON,
+    SIGN,
+    as_type,
+    computes_as_sql,
+    days_of,
+    is_less,
+    is_same,
+    python_values,
+)
 from streaming.declare import VALID_FROM, VALID_TO
 from streaming.keyed import DUE, HASH, StoredState
 from streaming.revisions.fold import (
     CONCERNS,
     DELETES,
     REPORT,
+    RETRACTED_TIMES,
     SEQUENCE,
     RevisionReport,
-    as_type,
-    days_of_times,
     written_bucket,
 )
 from streaming.tables import TaskFiles
@@ -36,13 +47,15 @@ _IN_ORDER, _CLOSED, _LATE = "first", "update", "correction"
 class Known:
     """A revision of a key, at a `place` among all rows of a bucket, with its time in microseconds since the epoch.
 
-    `unsent`: the columns of which the value did not come, and is that of the revision before.
+    `retracted` is as `RETRACTED_TIMES`; `unsent` are the columns of which the value did not come, and is that of the
+    revision before.
     """
 
     place: int
     since: int
     sequence: Any
     is_gone: bool
+    retracted: int = 0
     unsent: frozenset[str] = frozenset()
 
     def precedes(self, other: Known) -> bool:
@@ -70,15 +83,36 @@ class Interval:
 def insert(known: list[Known], new: Known) -> int | None:
     """Insert a revision among those of its key, which are in order; returns its place there.
 
-    None where one of the same time and sequence is there, which came before it and counts.
+    None where one of the same time and sequence is there, which came before it and counts, unless somebody takes that
+    back, or puts it back: the newest of these takes its place.
     """
     place = len(known)
     while place and new.precedes(known[place - 1]):
         place -= 1
-    if place and not known[place - 1].precedes(new):
+    is_there = bool(place) and not known[place - 1].precedes(new)
+    if is_there and new.retracted > known[place - 1].retracted:
+        known[place - 1] = new
+        return place - 1
+    if is_there or new.retracted:
         return None
     known.insert(place, new)
     return place
+
+
+def in_order(known: Iterable[Known]) -> list[Known]:
+    """The revisions of a key in the order of their times and sequences; of one that was taken back the newest."""
+    ordered = list[Known]()
+    for each in sorted(known, key=cmp_to_key(_compared)):
+        if ordered and not ordered[-1].precedes(each):
+            ordered.pop()
+        ordered.append(each)
+    return ordered
+
+
+def _compared(one: Known, other: Known) -> int:
+    if one.precedes(other):
+        return -1
+    return 1 if other.precedes(one) else one.retracted - other.retracted
 
 
 def intervals(known: Sequence[Known], is_same_row: Callable[[Interval, Interval], bool]) -> list[Interval]:
@@ -187,8 +221,7 @@ class _Writing:
         before: dict[tuple[Any, ...], list[Known]] = {}
         for place in range(stored):
             before.setdefault(keys[place], []).append(known[place])
-        for of_key in before.values():
-            of_key.sort(key=cmp_to_key(lambda one, other: -1 if one.precedes(other) else 1))
+        before = {key: in_order(of_key) for key, of_key in before.items()}
         accepted, signed = list[int](), Signed()
         for key, of_key_places in groupby(range(stored, len(keys)), keys.__getitem__):
             of_key = before.setdefault(key, [])
@@ -199,7 +232,7 @@ class _Writing:
                     at = insert(of_key, known[place])
                     if at is not None:
                         accepted.append(place)
-                        is_late |= at < len(of_key) - 1
+                        is_late |= at < len(of_key) - 1 or known[place].retracted > 0
                 now = self._told(of_key, is_same_row)
                 signed.tell(told, now, batch, is_late=is_late)
                 told = now
@@ -211,7 +244,14 @@ class _Writing:
 
     def _known(self, rows: pa.Table) -> list[Known]:
         since = rows[SINCE].cast(pa.int64()).to_pylist()
-        told = zip(range(len(rows)), since, python_values(rows[SEQUENCE]), rows[GONE].to_pylist(), strict=True)
+        told = zip(
+            range(len(rows)),
+            since,
+            python_values(rows[SEQUENCE]),
+            rows[GONE].to_pylist(),
+            rows[RETRACTED_TIMES].to_pylist(),
+            strict=True,
+        )
         if not self._of.as_before:
             return [Known(*each) for each in told]
         return [
@@ -245,7 +285,7 @@ class _Writing:
                 columns.append(pa.nulls(len(came), each.type))
             elif each.name == GONE:
                 columns.append(gone)
-            elif each.name in (HASH, SEQUENCE, SINCE, ADDED, *self._of.key):
+            elif each.name in (HASH, SEQUENCE, SINCE, RETRACTED_TIMES, ADDED, *self._of.key):
                 columns.append(as_type(came[each.name], each.type))
             else:
                 values = as_type(came[each.name], each.type)
@@ -265,7 +305,7 @@ class _Writing:
             REASON: pa.array(reasons, pa.string()),
             BATCH: pa.array(batches, pa.int64()),
         }
-        told[DAY] = days_of_times(told[VALID_FROM])
+        told[DAY] = days_of(told[VALID_FROM].to_numpy())
         columns = [
             as_type(told[each.name], each.type)
             if each.name in told

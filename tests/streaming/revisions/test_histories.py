@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Snapshots, Stream
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, StreamingError
+from streaming.operations.retract import Chosen, retract
 from streaming.operators.runtime import frame
-from tests.support.instants import at
+from tests.support.instants import NOW, at
 from tests.support.runs import run
 
 CUSTOMERS = Stream(
@@ -175,3 +176,25 @@ def test_another_kind_of_history_is_refused_on_its_tables(spark: SparkSession, l
     run(spark, lake, Pipeline(CUSTOMERS, (HISTORY,)), [customer(1, 10, "new", "Bonn")])
     with pytest.raises(StreamingError, match="track was nothing and is segment"):
         run(spark, lake, Pipeline(CUSTOMERS, (replace(HISTORY, track=("segment",)),)), [customer(2, 20, "x", "Bonn")])
+
+
+def test_a_row_that_is_taken_back_by_hand_was_never_valid_and_is_again_once_it_is_put_back(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    00:10  v1 new       |---------|
+    00:40  v2 gold                |------------>    taken back by hand: nothing stands, as after a delete; put back
+    00:50  v3 silver                  |-------->
+    """
+    run(spark, lake, PIPELINE, [customer(1, 10, "new", "Bonn"), customer(2, 40, "gold", "Bonn")])
+    gold = Chosen(where="segment = 'gold'")
+    taken = retract(spark, lake, PIPELINE, CUSTOMERS, gold, "a typo", "ada", lambda: NOW)
+    run(spark, lake, PIPELINE)
+    assert taken is not None and intervals(spark, lake) == [(10, 40, "new", "Bonn")]
+    assert intervals(spark, lake, NEWEST) == []
+    assert changes(spark, lake)[-1] == (1, -1, "gold", 40, "correction")
+    assert broken(spark, lake) == []
+    retract(spark, lake, PIPELINE, CUSTOMERS, Chosen(undoes=taken.id), "it was none", "ada", lambda: NOW)
+    run(spark, lake, PIPELINE, [customer(3, 50, "silver", "Bonn")])
+    assert intervals(spark, lake) == [(10, 40, "new", "Bonn"), (40, 50, "gold", "Bonn"), (50, None, "silver", "Bonn")]
+    assert broken(spark, lake) == []

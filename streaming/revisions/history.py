@@ -184,7 +184,7 @@ class HistorySteps:
             .add(SEQUENCE, sequence)
             .add(ADDED, "string")
             .add(GONE, "boolean")
-            .add(RETRACTED_TIMES, "int")
+            .add(RETRACTED_TIMES, "integer")
         )
         first = [pa.field(HASH, pa.int64()), pa.field(DUE, pa.timestamp("us", "UTC"))]
         return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
@@ -267,7 +267,7 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         return self._rows(spark, require_table(self.lake, self.operator, "").version())
 
     def _rows(self, spark: SparkSession, version: int) -> DataFrame:
-        """What is added and taken back at a version, up to the batch as of which the lake is read."""
+        """Intervals that are added and taken back at a version, up to the batch as of which the lake is read."""
         uri = self.lake.table(self.operator)
         rows = delta.read(spark, uri, version)
         if self.lake.cut is None:

@@ -105,6 +105,7 @@ def test_nothing_is_valid_between_a_delete_and_the_row_that_comes_again(spark: S
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_delete_without_a_time_is_of_the_time_at_which_it_came(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [customer(1, 10, "new", "Bonn")])
     run(spark, lake, PIPELINE, [customer(2, None, op="d")])
@@ -129,6 +130,7 @@ def test_a_change_outside_of_what_is_tracked_begins_no_interval(spark: SparkSess
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_of_one_time_the_greatest_sequence_counts_and_of_one_sequence_the_first(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -139,6 +141,7 @@ def test_of_one_time_the_greatest_sequence_counts_and_of_one_sequence_the_first(
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_how_batches_are_cut_into_steps_changes_no_row_of_a_history(spark: SparkSession, lake: Lake) -> None:
     rows = [customer(version, 10 * version, segment, "Bonn") for version, segment in enumerate("abca", 1)]
     for row in rows:
@@ -172,6 +175,7 @@ def test_a_history_that_nobody_could_tell_is_refused_with_the_way_out(given: dic
         History(**{"name": "h", "of": CUSTOMERS, **given})
 
 
+@pytest.mark.long
 def test_another_kind_of_history_is_refused_on_its_tables(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, Pipeline(CUSTOMERS, (HISTORY,)), [customer(1, 10, "new", "Bonn")])
     with pytest.raises(StreamingError, match="track was nothing and is segment"):

@@ -99,6 +99,7 @@ def test_a_history_is_read_without_spark_and_as_of_an_older_batch(spark: SparkSe
     assert broken(spark, older) == []
 
 
+@pytest.mark.long
 def test_a_history_that_is_built_anew_is_the_same_and_its_savepoint_goes_on(
     spark: SparkSession, filled: Lake, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_history_that_is_built_anew_is_the_same_and_its_savepoint_goes_on(
     assert broken(spark, elsewhere) == []
 
 
+@pytest.mark.long
 def test_a_person_is_erased_from_a_history_and_upkeep_changes_nothing(spark: SparkSession, filled: Lake) -> None:
     assert examine(filled, PIPELINE) == []
     maintain(filled, PIPELINE, now=lambda: NOW + timedelta(days=60))
@@ -149,6 +151,7 @@ def test_a_late_change_is_delivered_as_what_it_makes_of_the_intervals(
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_a_stream_follows_what_is_current_of_a_history(spark: SparkSession, filled: Lake) -> None:
     """Of how many intervals each segment is, by the day on which they began; a late change moves one of them."""
     stream = Stream(

@@ -22,12 +22,13 @@ from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
 from streaming.operations import UndeclaredTable, undeclared_tables
-from streaming.operators import FilterCounts, UpstreamLag, filter_counts, upstream_lags
+from streaming.operators import FilterCounts, filter_counts
 from streaming.service import ControlFolder, Overview, look
 from streaming.sources import largest_partitions
 
 if TYPE_CHECKING:
     from platform_assets.cli.retention_documents import RetentionDocument
+    from streaming.operators import UpstreamLag
 
 
 def status(
@@ -55,8 +56,12 @@ def status(
     def lags() -> Iterator[tuple[Pipeline, UpstreamLag]]:
         for pipeline in shown:
             for operator in pipeline.operators:
-                for lag in upstream_lags(lake, operator):
-                    yield pipeline, lag
+                if any(stream.source.takes_back for stream in operator.reads):
+                    # Most pipelines follow nothing, and status is there at once without it.
+                    from streaming.operators import upstream_lags
+
+                    for lag in upstream_lags(lake, operator):
+                        yield pipeline, lag
 
     def retention() -> Iterable[RetentionDocument]:
         from platform_assets.cli.retention_documents import RetentionDocument

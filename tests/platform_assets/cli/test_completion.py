@@ -32,7 +32,21 @@ def proposed(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        ("tidemark re", ["repair", "redeliver", "rebuild", "restore", "report", "receive", "resume", "restart"]),
+        (
+            "tidemark re",
+            [
+                "repair",
+                "retract",
+                "retractions",
+                "redeliver",
+                "rebuild",
+                "restore",
+                "report",
+                "receive",
+                "resume",
+                "restart",
+            ],
+        ),
         ("tidemark show fl", ["flights"]),
         ("tidemark up flights fl", ["flights"]),
         ("tidemark show flights c", ["current", "corrections", "clock"]),

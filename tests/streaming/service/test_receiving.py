@@ -146,10 +146,11 @@ def test_secrets_go_from_the_environment_into_headers_and_nowhere_else(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with polled_server(lambda asked: Answer(b"[1]")) as server:
+        address = server.url.removesuffix("/events")
         poll = HttpPoll(f"{server.url}?key=k1", secret_headers={"Authorization": "POLL_TOKEN"})
         with running(lake, received(poll)) as run:
             until(lambda: run.statuses and run.status.state == "waiting", "waiting")
-            assert run.status.why == f"{server.url} needs POLL_TOKEN in the environment, which is not set; set it."
+            assert run.status.why == f"{address} needs POLL_TOKEN in the environment, which is not set; set it."
             monkeypatch.setenv("POLL_TOKEN", "Bearer t0p")
             until(lambda: run.rows == 1, "received")
     assert server.asked[0].headers["Authorization"] == "Bearer t0p"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,20 +12,8 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import (
-    BoundedOutOfOrderness,
-    Debezium,
-    Delivery,
-    Files,
-    Json,
-    Lake,
-    Pipeline,
-    Postgres,
-    Stream,
-    Tumbling,
-    Windowed,
-    agg,
-)
+from docs.examples.database_orders import database_orders, revenue_by_hour, revenue_to_the_shop
+from streaming import BoundedOutOfOrderness, Files, Lake, Pipeline, Postgres
 from streaming.audit.laws import audit
 from streaming.base import StreamingError
 from streaming.log import head
@@ -37,25 +26,12 @@ from tests.support.runs import run
 from tests.support.seeds import draws
 from tidemark.testing import correct, land
 
-orders = Stream(
-    name="orders",
+orders = replace(
+    database_orders,
     source=Files("landing/orders"),
-    format=Debezium(
-        Json("id bigint, country string, status string, amount decimal(10, 2), notes string, placed_at timestamp"),
-        decimals="text",
-    ),
-    event_time="placed_at",
     clock=BoundedOutOfOrderness("10 minutes", max_ahead="30 days"),
-    key=("id",),
 )
-revenue = Windowed(
-    "revenue",
-    orders,
-    Tumbling("1 hour"),
-    {"orders": agg.count(), "revenue": agg.sum("amount")},
-    by=("country",),
-    where="status <> 'cancelled'",
-)
+revenue = replace(revenue_by_hour, of=orders)
 COLUMNS = "id, country, status, amount, notes, placed_at"
 
 
@@ -102,12 +78,8 @@ def test_revenue_follows_updates_and_deletes_of_a_postgres_table_whatever_is_kil
         "amount numeric(10, 2) not null, notes text, placed_at timestamptz not null)",
         "alter table orders alter column notes set storage external",
     )
-    delivery = Delivery(
-        "paid",
-        of=revenue,
-        what="current",
-        to=Postgres(connection=postgres, table="paid", key=("country", "window_start")),
-    )
+    paid = Postgres(connection=postgres, table="paid", key=("country", "window_start"))
+    delivery = replace(revenue_to_the_shop, of=revenue, to=paid)
     pipeline = Pipeline(orders, (revenue,), deliveries=(delivery,))
     slot = Slot(postgres, "orders")
     try:

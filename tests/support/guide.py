@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +16,8 @@ from tests.support.commands import Typist, printed
 CHECKOUT = Path(__file__).parents[2]
 PAGES = CHECKOUT / "docs"
 SITE = CHECKOUT / "mkdocs.yml"
+WITH_SERVICES = frozenset(("database.md",))
+"""The pages whose commands speak to a broker and a database; each begins where no other page has been."""
 
 _OR_TRUE = " || true"
 _TYPED = re.compile(rf"^tidemark [\w ,-]+({re.escape(_OR_TRUE)})?$")
@@ -45,15 +47,40 @@ def _listed(entry: Any) -> Iterator[str]:
             yield from _listed(each)
 
 
-def steps() -> Iterator[Step]:
-    """The blocks of all pages in order.
+def steps(page_names: Sequence[str]) -> Iterator[Step]:
+    """The blocks of pages in order.
 
     `bash` is to be run, `python` to be taken, `text` is what the commands before it print.
     """
-    for page in pages():
+    for page in page_names:
         text = (PAGES / page).read_text(encoding="utf-8")
         for block in _BLOCK.finditer(text):
             yield Step(page, text.count("\n", 0, block.start()) + 1, block[1], block[2])
+
+
+def follow(
+    page_names: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    typist: Typist,
+    after_shell: Callable[[], None] = lambda: None,
+) -> None:
+    """Do what pages say, beginning in `folder`, and compare what is printed with what they say.
+
+    `after_shell` is called each time when commands that the typist does not type have been run.
+    """
+    output = ""
+    snippets: list[Step] = []
+    for step in steps(page_names):
+        if step.kind == "bash":
+            run_each(snippets, folder, environment)
+            snippets.clear()
+            output, folder = execute(step, folder, environment, typist, after_shell)
+        elif step.kind == "text":
+            assert missing(step.text, output) == [], f"{step.page}, line {step.line}; printed was:\n{output}"
+        elif step.kind == "python" and not take(step, folder):
+            snippets.append(step)
+    run_each(snippets, folder, environment)
 
 
 def take(step: Step, folder: Path) -> bool:
@@ -76,7 +103,13 @@ def run_each(blocks: Sequence[Step], folder: Path, environment: Mapping[str, str
         printed(folder, ["python", "-c", f"import {', '.join(names)}"], environment)
 
 
-def execute(step: Step, folder: Path, environment: Mapping[str, str], typist: Typist) -> tuple[str, Path]:
+def execute(
+    step: Step,
+    folder: Path,
+    environment: Mapping[str, str],
+    typist: Typist,
+    after_shell: Callable[[], None] = lambda: None,
+) -> tuple[str, Path]:
     """Run the commands of a block in `folder`: what they print, and the folder in which they end.
 
     The typist types those of `tidemark` that ask nothing more of the shell than that they may fail; the others, and
@@ -89,6 +122,7 @@ def execute(step: Step, folder: Path, environment: Mapping[str, str], typist: Ty
         else:
             text, folder = _in_a_shell("\n".join(lines), folder, environment)
             outputs.append(text)
+            after_shell()
     return "\n".join(outputs), folder
 
 

@@ -5,12 +5,15 @@ The messages are those of "Logical Replication Message Formats" in Postgres' doc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
+
+from tests.support.kafka import Broker, Message
 
 _EPOCH_OF_POSTGRES = datetime(2000, 1, 1)
 _UNAVAILABLE = "__debezium_unavailable_value"
@@ -118,3 +121,37 @@ class Slot:
         if type_ == _BIGINT:
             return int(text)
         return datetime.fromisoformat(text).isoformat() if type_ == _TIMESTAMPTZ else text
+
+
+@dataclass
+class Connector:
+    """Debezium's part between a table and a topic of one partition: each change, and after a delete a tombstone."""
+
+    conninfo: str
+    table: str
+    broker: Broker
+    topic: str
+    _slot: Slot | None = None
+
+    def forward(self) -> None:
+        """Send what was committed since the last time; the first time that the table is there it begins with that."""
+        if self._slot is None:
+            with psycopg.connect(self.conninfo) as connection:
+                (there,) = connection.execute("select to_regclass(%s) is not null", [self.table]).fetchone() or (False,)
+            if there:
+                self.broker.create(self.topic)
+                self._slot = Slot(self.conninfo, self.table)
+            return
+        self.broker.send(self.topic, [message for change in self._slot.changes() for message in _messages(change)])
+
+    def drop(self) -> None:
+        """Let the server forget it, if it has begun."""
+        if self._slot is not None:
+            self._slot.drop()
+
+
+def _messages(change: dict[str, Any]) -> Iterator[Message]:
+    key = json.dumps({"id": (change["after"] or change["before"])["id"]}).encode()
+    yield Message(json.dumps(change).encode(), key)
+    if change["op"] == "d":
+        yield Message(None, key)

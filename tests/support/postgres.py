@@ -12,12 +12,17 @@ from uuid import uuid4
 
 import psycopg
 
-from platform_assets.demo.feeds.local_postgres import LocalPostgres
+from platform_assets.demo.feeds.local_postgres import LocalPostgres, binaries
 from tests.support.services import starting
 
 
 class Server(LocalPostgres):
     """One that tests share, each with a database of its own."""
+
+    @property
+    def binaries(self) -> Path:
+        """The folder with `psql`."""
+        return binaries()
 
     def database(self) -> str:
         """A new database, empty; returns the connection string."""

@@ -43,15 +43,15 @@ class LocalPostgres:
             FeedError: it does not start.
             MissingExtra: the package with its binaries is not installed.
         """
-        binaries, account, data = _binaries(), _account(), self.folder / "data"
+        programs, account, data = binaries(), _account(), self.folder / "data"
         if not (data / "PG_VERSION").exists():
-            _make(data, binaries, account)
+            _make(data, programs, account)
         # What a power cut takes from it can be delivered again.
         settings = {"fsync": "off", "shared_buffers": "32MB", "max_prepared_transactions": "16", **self.settings}
         settings |= {"listen_addresses": "127.0.0.1", "port": str(self._port), "unix_socket_directories": ""}
         options = [f"--{name}={value}" for name, value in settings.items()]
         with (self.folder / "log").open("ab") as log:
-            command = [str(binaries / "postgres"), "-D", str(data), *options]
+            command = [str(programs / "postgres"), "-D", str(data), *options]
             # Ctrl-C is for whoever started it.
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", start_new_session=True, **account)
         self._process = process
@@ -96,12 +96,12 @@ class LocalPostgres:
             self._process.wait(_ENDS_WITHIN)
 
 
-def _make(data: Path, binaries: Path, account: Mapping[str, Any]) -> None:
+def _make(data: Path, programs: Path, account: Mapping[str, Any]) -> None:
     data.mkdir(parents=True, exist_ok=True)
     data.chmod(0o700)
     if account:
         os.chown(data, account["user"], account["group"])
-    initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    initdb = [str(programs / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
     made = subprocess.run([*initdb, "--locale=C"], check=False, capture_output=True, text=True, cwd="/", **account)
     if made.returncode:
         raise FeedError(
@@ -118,7 +118,12 @@ def _account() -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """The folder with `postgres`, `psql` and the like.
+
+    Raises:
+        MissingExtra: the package with them is not installed.
+    """
     # Its own launcher is not imported, which as root would create an account.
     needs(_PACKAGE, "a Postgres on this machine")
     package = find_spec(_PACKAGE)

@@ -19,6 +19,9 @@ from streaming.base.errors import DeclarationError
 from streaming.spark.jars import jars_folder
 from tests.support import guide
 from tests.support.commands import Typist, printed, started_typist
+from tests.support.kafka import Broker
+from tests.support.logical_decoding import Connector
+from tests.support.postgres import Server
 from tests.support.processes import short_lived
 
 CHECKOUT = Path(__file__).parents[3]
@@ -78,18 +81,32 @@ def typist(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 def test_every_command_of_the_guide_prints_what_the_guide_says(
     environment: dict[str, str], typist: Typist, tmp_path: Path
 ) -> None:
-    folder, output = tmp_path, ""
-    snippets: list[guide.Step] = []
-    for step in guide.steps():
-        if step.kind == "bash":
-            guide.run_each(snippets, folder, environment)
-            snippets.clear()
-            output, folder = guide.execute(step, folder, environment, typist)
-        elif step.kind == "text":
-            assert guide.missing(step.text, output) == [], f"{step.page}, line {step.line}; printed was:\n{output}"
-        elif step.kind == "python" and not guide.take(step, folder):
-            snippets.append(step)
-    guide.run_each(snippets, folder, environment)
+    guide.follow([page for page in guide.pages() if page not in guide.WITH_SERVICES], tmp_path, environment, typist)
+
+
+@pytest.mark.long
+@pytest.mark.processes
+def test_the_guides_story_of_a_database_is_what_happens_with_a_real_one_and_a_real_broker(
+    environment: dict[str, str], kafka: Broker, postgres_running: Server, tmp_path: Path
+) -> None:
+    """Only Debezium is played, by a reader of the server's log; it has read what a command did before the next one."""
+    database = postgres_running.database()
+    services = tmp_path / "pg_service.conf"
+    services.write_text("[shop]\n" + database.replace(" ", "\n"))
+    environment = environment | {
+        "PATH": f"{environment['PATH']}:{postgres_running.binaries}",
+        "PGSERVICEFILE": str(services),
+        "PGTZ": "UTC",
+        "TIDEMARK_PARAMETER_SHOP_SERVERS": kafka.servers,
+    }
+    python = Path(shutil.which("python", path=environment["PATH"]) or "python")
+    connector = Connector(database, "orders", kafka, "shop.public.orders")
+    try:
+        with started_typist(python, tmp_path / "stderr", environment) as typist:
+            typist.type(tmp_path, "tidemark init acme")
+            guide.follow(["database.md"], tmp_path / "acme", environment, typist, connector.forward)
+    finally:
+        connector.drop()
 
 
 @pytest.mark.long

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from streaming.base import BATCH, DeclarationError, check_column_name, check_name, columns_of, interval, settle
+from streaming.base import (
+    BATCH,
+    ORIGIN,
+    SIGN,
+    STAMP,
+    DeclarationError,
+    check_column_name,
+    check_name,
+    columns_of,
+    interval,
+    settle,
+)
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log, unit_of
 from streaming.declare.delivered import CHANGES
@@ -130,8 +141,12 @@ class Windowed(OverWindows):
             return tuple(failed_of_view(self.of))
         if suffix == LATE:
             start, end, _ = self._bounds
-            shown = {"_watermark", "_batch", *self.of.columns}
-            return (start, end, *_as_read(self.of, (spec for spec in log_columns(self.of) if spec.name in shown)))
+            of_log = {spec.name: spec for spec in _as_read(self.of, log_columns(self.of))}
+            origin = ((self.of.name, ORIGIN),)
+            sign = ColumnSpec(SIGN, "1 for a row that is added, -1 for one that is taken back.", "int", origin)
+            signed = (sign,) if self.of.takes_back else ()
+            place = (of_log[STAMP], of_log[BATCH])
+            return (start, end, *place, *signed, *(of_log[name] for name in self.of.columns))
         return super().columns_of(suffix)
 
     def key_columns(self) -> Iterable[ColumnSpec]:

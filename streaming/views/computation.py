@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, WINDOW, DeclarationError, by_kind, literal
+from streaming.base import AT, BATCH, DAY, ORIGIN, STAMP, WINDOW, DeclarationError, by_kind, literal
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, valid
@@ -36,6 +36,7 @@ from streaming.views.results import (
     members,
     pairs,
     possible_pairs,
+    signs,
 )
 
 Of = TypeVar("Of", bound=OverWindows)
@@ -202,8 +203,10 @@ class ViewComputation(Computation[Windowed]):
         return late if may_void else super().voidable(late)
 
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
-        columns = ("window_start", "window_end", "_watermark", "_batch", *self.operator.of.columns)
-        return late_pairs(logs[self.operator.of.name], self.operator).select(*columns)
+        log, stream = logs[self.operator.of.name], self.operator.of
+        shown = map(F.col, ("window_start", "window_end", STAMP, BATCH))
+        rows = (F.col(f"`{name}`") for name in stream.columns)
+        return late_pairs(log, self.operator).select(*shown, *signs(stream, log)[:1], *rows)
 
     def failed(self, logs: Mapping[str, DataFrame], lake: Lake, at: Progress) -> DataFrame:
         """The rows that the view cannot compute, and the closed windows for which its function fails.

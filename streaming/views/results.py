@@ -293,12 +293,17 @@ def all_rows(view: Windowed, pairs: DataFrame | None = None) -> Column:
 
     With signs and identities where rows take back others, which of a stream that follows none its `pairs` tell.
     """
-    origin, signed = F.col(ORIGIN), list[Column]()
-    if view.of.takes_back:
-        signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)]
-    elif pairs is not None and can_retract(pairs):
-        signed = [sign_of_row(pairs).alias(SIGN), F.to_json(identity_of_row(pairs)).alias(_IDENTITY)]
-    return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
+    rows = F.struct(*view.of.columns, EVENT_TIME, ORDER, *signs(view.of, pairs))
+    return F.collect_list(rows).alias(ROWS)
+
+
+def signs(stream: Stream, rows: DataFrame | None) -> list[Column]:
+    """The columns `_change`, -1 where a row takes another one back, and its identity; none where no row of it may."""
+    if stream.takes_back:
+        return [F.col(ORIGIN)["change"].alias(SIGN), F.col(ORIGIN)["identity"].alias(_IDENTITY)]
+    if rows is not None and can_retract(rows):
+        return [sign_of_row(rows).alias(SIGN), F.to_json(identity_of_row(rows)).alias(_IDENTITY)]
+    return []
 
 
 def are_signed(groups: DataFrame) -> bool:

@@ -24,6 +24,7 @@ from streaming import (
 )
 from streaming.audit.laws import audit
 from streaming.base import ChangedDeclaration, DeclarationError
+from streaming.declare import LATE
 from streaming.log import archive_batches, head, read_log
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
@@ -277,3 +278,16 @@ def test_a_stream_with_a_key_stands_beside_one_without(spark: SparkSession, lake
     assert current(spark, lake) == [("DE", second(0), 1, 20.0)]
     assert tuples(read_current(spark, lake, by_page), "page", "visits") == [("a", 2)]
     assert broken(spark, lake, shop) == []
+
+
+def test_late_rows_of_a_view_tell_which_were_added_and_which_taken_back(spark: SparkSession, lake: Lake) -> None:
+    """
+    00:05  a v1  10.00       02:00  b v1  1.00  closes the first minute
+    00:05  a v2  12.00       late: takes back 10.00, adds 12.00
+    """
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)], [order("b", 1, 120, "DE", 1)])
+    run(spark, lake, PIPELINE, [order("a", 2, 5, "DE", 12)])
+    late = runtime_of(BY_MINUTE, lake).readable["late"](spark)
+    told = late.selectExpr("order_id", "cast(amount as double)", "_change").collect()
+    assert sorted(map(tuple, told)) == [("a", 10.0, -1), ("a", 12.0, 1)]
+    assert [spec.name for spec in BY_MINUTE.columns_of(LATE)] == late.columns

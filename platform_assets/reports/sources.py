@@ -23,7 +23,7 @@ from quality import (
 from streaming.base import BATCH, DeclarationError, NotBuiltYet, literal
 from streaming.declare import Operator, Pipeline, Stream, TableSpec, Windowed
 from streaming.lake import Lake
-from streaming.log import read_log, standing, valid
+from streaming.log import ever_rejected, read_log, standing, valid
 from streaming.operators import Progress, runtime_of
 from streaming.revisions import net
 from streaming.tables import delta
@@ -53,14 +53,17 @@ class Sources:
     def log_of(self, stream: Stream) -> DataFrame:
         """The rows of a stream that arrived, valid or rejected: its event log without the heartbeats of its clock.
 
-        Of a stream whose rows can be taken back, those that stand.
+        Of a stream whose rows can be taken back, its valid rows are those that stand.
 
         Raises:
             DeclarationError: the report declares that it reads others; likewise of operators.
         """
         self._check_reads(stream, streams_read(self.pipeline, self.reads))
         log = self._log_of(stream)
-        return net(log) if stream.takes_back else standing(log)
+        if not stream.takes_back:
+            return standing(log)
+        # Of a stream with a key the rejected rows are in the log of what came, which has no signs.
+        return net(log).unionByName(ever_rejected(self._log_of(stream.revisions)), allowMissingColumns=True)
 
     def _log_of(self, stream: Stream) -> DataFrame:
         log = read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)

@@ -108,6 +108,15 @@ def test_the_log_of_a_report_has_the_rows_that_arrived_and_no_heartbeat(spark: S
     assert sorted((row["order_id"], row["_rejected"] is None) for row in log.collect()) == [("a", True), ("b", False)]
 
 
+def test_the_log_of_a_stream_with_a_key_has_what_stands_and_what_was_rejected(spark: SparkSession, lake: Lake) -> None:
+    keyed = replace(orders, key=("order_id",), sequence="amount")
+    of_keyed = Pipeline(keyed, (replace(orders_by_id, of=keyed),))
+    run(spark, lake, of_keyed, [order("a", 10.5), order("a", 11.5), {"order_id": "b", "amount": 1}], end_of_input=True)
+    log = Sources(spark, lake, of_keyed, pin(lake, of_keyed)).log
+    told = sorted((row["order_id"], row["amount"], row["_rejected"] is None) for row in log.collect())
+    assert told == [("a", Decimal("11.50"), True), ("b", Decimal("1.00"), False)]
+
+
 @pytest.mark.long
 def test_a_dimension_that_only_warns_is_published_with_the_warning(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, [order("a", 10.5)], end_of_input=True)

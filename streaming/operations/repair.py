@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.base import INGESTED_AT, constant
+from streaming.base import BATCH, INGESTED_AT, ORIGIN, constant
 from streaming.declare import Pipeline, Stream, Windowed
 from streaming.formats import TYPED
 from streaming.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
 from streaming.operators import comparable, counts_of, runtime_of
+from streaming.revisions import net, newest_revisions
 from streaming.service import take_lease
 from streaming.views import aggregate, pairs
 
@@ -125,19 +126,23 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
     Raises:
         LogError: nothing has been ingested yet.
     """
-    previews = [_preview(spark, lake, pipeline, stream.revisions, now()) for stream in _begun(lake, pipeline)]
+    previews = [_preview(spark, lake, pipeline, stream, now()) for stream in _begun(lake, pipeline)]
     changes = {name: windows for each in previews for name, windows in each.changes.items()}
     return Preview(sum(each.examined for each in previews), sum(each.repaired for each in previews), changes)
 
 
 def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, processed_at: datetime) -> Preview:
-    validated = _validated(spark, lake, stream, processed_at).persist()
+    came = stream.revisions
+    validated = _validated(spark, lake, came, processed_at).persist()
     try:
         examined, passing = _counted(validated)
-        head = log.head(lake, stream)
+        head = log.head(lake, came)
         number = 0 if head is None else head.number + 1
-        coming = stamp(log.valid(validated), stream.columns, number, stream.clock.watermark(next_state(head)))
+        watermark = came.clock.watermark(next_state(head))
+        coming = stamp(log.valid(validated), came.columns, number, watermark)
         there = log.read_log(spark, lake, stream)
+        if stream.revised:
+            coming = stamp(_as_changes(spark, lake, stream, coming, number), stream.columns, number, watermark)
         # The table lacks what was declared since its last row came.
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)
         after = there.unionByName(coming, allowMissingColumns=True)
@@ -146,6 +151,20 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
     finally:
         validated.unpersist()
     return Preview(examined, passing, changes)
+
+
+def _as_changes(spark: SparkSession, lake: Lake, stream: Stream, coming: DataFrame, number: int) -> DataFrame:
+    """The changes of a stream with a key that would follow from revisions that are `coming` as batch `number`."""
+    keys = coming.select(*(f"`{name}`" for name in stream.key)).distinct()
+    came = log.read_log(spark, lake, stream.revisions).unionByName(coming, allowMissingColumns=True)
+    newest = newest_revisions(log.valid(came).join(keys, list(stream.key), "left_semi"), stream)
+    stands = net(log.read_log(spark, lake, stream)).join(keys, list(stream.key), "left_semi")
+    back = stands.join(newest.where(F.col(BATCH) < number), list(stream.key), "left_anti")
+    added = newest.where(F.col(BATCH) == number)
+    origin, identity = F.col(ORIGIN), F.to_json(F.struct(BATCH, ORIGIN))
+    added = added.withColumn(ORIGIN, origin.withField("change", F.lit(1)).withField("identity", identity))
+    back = back.withColumn(ORIGIN, origin.withField("change", F.lit(-1)))
+    return back.unionByName(added, allowMissingColumns=True)
 
 
 def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -> DataFrame:

@@ -39,7 +39,7 @@ def audit_revisions(
     if stream.snapshots is not None:
         revisions = _extracts(revisions, came, changes)
     words = "rows that stand: the newest revision of each key that is not gone"
-    yield Law("newest", stream.name, stands, _newest(revisions, stream).select(*columns), words).finding()
+    yield Law("newest", stream.name, stands, newest_revisions(revisions, stream).select(*columns), words).finding()
     if standing is None or followed_by(standing) != through or lake.cut is not None:
         gone = "the table is gone, and the next run makes it anew from the log"
         reason = f"not compared: {gone if standing is None else 'the stream has gone on meanwhile'}"
@@ -86,8 +86,11 @@ def _extracts(revisions: DataFrame, came: LogAtVersion, changes: LogAtVersion) -
     return revisions.where((F.col(BATCH) >= since) & ~F.col(BATCH).isin(sorted(refused)))
 
 
-def _newest(revisions: DataFrame, stream: Stream) -> DataFrame:
-    """The newest of the revisions of each key, without those that say that their key is gone."""
+def newest_revisions(revisions: DataFrame, stream: Stream) -> DataFrame:
+    """The newest of the revisions of each key, without those that say that their key is gone.
+
+    `revisions` are valid rows of the log of a stream with a key. Values that were not sent are those of the one before.
+    """
     keys = [f"`{name}`" for name in stream.key]
     sequence, place = sequence_of(stream), stream.source.order_of(F.col(ORIGIN))
     of_rows = revisions.where(concerns_a_row(stream)).withColumns(

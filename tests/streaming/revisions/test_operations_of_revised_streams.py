@@ -33,12 +33,12 @@ from streaming.operations.doctor import examine
 from streaming.operations.erasure.erasing import erase, preview_erasure
 from streaming.operations.erasure.rows import Person
 from streaming.operations.maintenance import maintain
-from streaming.operations.repair import repair
+from streaming.operations.repair import preview, repair
 from streaming.operations.restore import restore_to
 from streaming.operations.savepoint import savepoint
 from streaming.revisions.steps import rows_now
 from streaming.tables import delta
-from tests.support.instants import NOW, at
+from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run
 from tidemark.testing import correct, land
 
@@ -125,12 +125,30 @@ def test_a_rejected_revision_that_is_repaired_takes_its_place(spark: SparkSessio
     assert stands(spark, filled)[0] == ("a", 2, "ann", 12)
     lax = replace(ORDERS, rules=())
     pipeline = Pipeline(lax, (replace(BY_MINUTE, of=lax),))
+    (window,) = preview(spark, filled, pipeline, lambda: NOW).changes["by_minute"]
+    assert (window.start, window.before, window.after) == (T0, {"orders": 2, "paid": 19}, {"orders": 2, "paid": 2})
     assert repair(spark, filled, pipeline, lambda: NOW).repaired == 1
     run(spark, filled, pipeline)
     assert stands(spark, filled)[0] == ("a", 7, "ann", -5)
     correct(spark, filled, pipeline.views[0], lambda: NOW)
     assert current(spark, filled) == [(0, 2, 2)]
     assert broken(spark, filled, pipeline) == []
+
+
+def test_the_preview_of_a_repair_foretells_only_revisions_that_take_a_place(spark: SparkSession, filled: Lake) -> None:
+    """
+    00:05  a v1  -5  rejected; older than a v2, which stands
+    00:07  e v1  -3  rejected; a new order
+    00:06  b v3  -1  rejected; deletes b
+    """
+    gone = {**order("b", 3, 6, "ann", -1), "op": "d"}
+    run(spark, filled, PIPELINE, [order("a", 1, 5, "ann", -5), order("e", 1, 7, "eve", -3), gone])
+    lax = replace(ORDERS, rules=())
+    pipeline = Pipeline(lax, (replace(BY_MINUTE, of=lax),))
+    foretold = preview(spark, filled, pipeline, lambda: NOW)
+    (window,) = foretold.changes["by_minute"]
+    assert foretold.repaired == 2, "a delete needs no valid values, so it was taken when it came"
+    assert (window.before, window.after) == ({"orders": 1, "paid": 12}, {"orders": 2, "paid": 9})
 
 
 def test_upkeep_changes_nothing_and_a_healthy_lake_is_called_so(spark: SparkSession, filled: Lake) -> None:

@@ -15,7 +15,7 @@ from platform_assets.lineage import lineage_metadata, lineage_of_rejected, linea
 from platform_assets.partitions import add_days
 from streaming import Lake, Stream
 from streaming.declare import FAILED, LATE, Operator
-from streaming.log import Batch, read_batches, read_log, rejected
+from streaming.log import Batch, batches_after, read_batches, read_log, rejected
 from streaming.operators import LateCount, plan_corrections, runtime_of, settled_at
 from streaming.tables import days_of, delta
 
@@ -45,6 +45,11 @@ def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
         total += batch.rejected_left - (batch.rows_left if batch.cause == "repair" else 0)
         read += 0 if batch.cause in ("repair", "retraction") else batch.rows_left
     return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0}
+
+
+def rows_since(lake: Lake, stream: Stream, batch: int) -> int:
+    """The rows that the log of a stream got after a batch of it, but for those that were erased since."""
+    return sum(each.rows_left for each in batches_after(lake, stream, batch))
 
 
 def count_failed(spark: SparkSession, lake: Lake, operator: Operator) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from platform_assets import keys
 from platform_assets.events.backlog import backlog_as_counted
-from platform_assets.events.counts import rejected_numbers
+from platform_assets.events.counts import rejected_numbers, rows_since
 from platform_assets.events.delivered import delivery_metadata, report_delivery
 from platform_assets.events.metadata import (
     filter_metadata,
@@ -36,7 +36,7 @@ from streaming import Lake, Pipeline, Stream
 from streaming.base import DAY, utc_now
 from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Operator
 from streaming.deliveries import DeliveryRuntime
-from streaming.log import Batch, batches_after, read_batches
+from streaming.log import Batch, read_batches
 from streaming.operators import Corrected, runtime_of
 from streaming.tables import delta, newest_commits
 
@@ -98,8 +98,7 @@ class _Commits:
             since = before.get(_NEWEST, -1) if before.get(_PLACE) == uri else -1
             newest = batches.get(_NEWEST, -1)
             if since < newest <= since + _BATCHES:
-                new = batches_after(self._lake, stream, since)
-                batches |= {"first_batch": since + 1, "new_rows": sum(batch.rows_left for batch in new)}
+                batches |= {"first_batch": since + 1, "new_rows": rows_since(self._lake, stream, since)}
             self._materialized(key, table_metadata(uri, lineage_of_log(stream)) | batches)
             if stream.revised:
                 return

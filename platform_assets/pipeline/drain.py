@@ -8,7 +8,7 @@ from rich.console import Console
 
 from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
-from platform_assets.events.counts import count_failed, count_late, count_rejected
+from platform_assets.events.counts import count_failed, count_late, count_rejected, rows_since
 from platform_assets.events.current import report_current
 from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata, watermark_metadata
@@ -21,7 +21,8 @@ from platform_assets.specs import asset_spec
 from streaming import Pipeline
 from streaming.base import utc_now
 from streaming.declare import CURRENT, FAILED, LATE, Operator, log_columns
-from streaming.service import drain_unpaused, ingest_query, look, shown_on
+from streaming.log import head
+from streaming.service import drain_unpaused, look, shown_on
 
 _FATE = {
     "correct": "They wait for the scheduled correction.",
@@ -54,19 +55,20 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: DrainConfig, lake: LakeResource, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult]:
         where, session = lake.lake, spark.spark_session
+        heads = {log: head(where, log) for log in pipeline.logs}
         with shown_on(Console(soft_wrap=True)) as progress:
             drained = drain_unpaused(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
         paused = {name: str(why) for name, why in drained.paused.items()}
         stepped = [operator for operator in pipeline.operators if operator.name not in paused]
         report_deliveries(context.instance, where, pipeline, {**paused, **drained.waiting})
         new = {name: query.rows for name, query in drained.queries.items()}
-        for log in pipeline.logs:
+        for log, before in heads.items():
             yield dg.MaterializeResult(
                 asset_key=keys.log_key(log),
                 metadata={
                     **table_metadata(where.log(log), lineage_of_log(log)),
                     **watermark_metadata(where, log),
-                    "new_rows": new.get(ingest_query(pipeline, log), 0),
+                    "new_rows": rows_since(where, log, -1 if before is None else before.number),
                 },
             )
         for stream in pipeline.streams:

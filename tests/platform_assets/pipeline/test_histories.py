@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,6 +16,12 @@ from platform_assets.resources import default_resources
 from streaming.lake.lake import Lake
 from tests.platform_assets.conftest import Typed
 from tests.support.feeds import land_all
+
+
+def last(instance: dg.DagsterInstance, table: str) -> Mapping[str, Any]:
+    event = instance.get_latest_materialization_event(dg.AssetKey(["customers", table]))
+    assert event is not None and event.asset_materialization is not None
+    return event.asset_materialization.metadata
 
 
 def test_a_history_is_an_asset_whose_current_intervals_follow_from_the_log(
@@ -46,6 +54,10 @@ def test_a_history_is_an_asset_whose_current_intervals_follow_from_the_log(
     schema = event.asset_materialization.metadata["dagster/column_schema"]
     assert isinstance(schema, dg.TableSchemaMetadataValue)
     assert {"segment", "valid_from", "valid_to"} <= {column.name for column in schema.schema.columns}
+
+    # The third revision has a smaller version than what stands: it came, and changes nothing but the history.
+    came, changes = (last(instance, "log"), last(instance, "changes"))
+    assert (came["new_rows"].value, changes["new_rows"].value) == (1, 0)
 
     monkeypatch.setenv("TIDEMARK_PIPELINES", "docs.examples")
     code, out, _ = typed(f"show {pipeline.name} current --json")

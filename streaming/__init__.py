@@ -77,9 +77,10 @@ if TYPE_CHECKING:
         triggered_window,
     )
     from streaming.lake import Lake, Settings, parameter
-    from streaming.log import read_log
+    from streaming.log import Retraction, read_log, retractions
     from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
     from streaming.operations import (
+        RowChoice,
         Savepoint,
         drop_savepoint,
         fork,
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
         repair,
         restore,
         restore_to,
+        retract,
         savepoint,
         savepoints,
     )

@@ -81,6 +81,8 @@ from streaming import Reception as Reception
 from streaming import RepeatTrigger as RepeatTrigger
 from streaming import Rest as Rest
 from streaming import RestartStrategy as RestartStrategy
+from streaming import Retraction as Retraction
+from streaming import RowChoice as RowChoice
 from streaming import RowFunction as RowFunction
 from streaming import Rows as Rows
 from streaming import Rule as Rule
@@ -145,6 +147,8 @@ from streaming import reduced as reduced
 from streaming import repair as repair
 from streaming import restore as restore
 from streaming import restore_to as restore_to
+from streaming import retract as retract
+from streaming import retractions as retractions
 from streaming import rolling as rolling
 from streaming import savepoint as savepoint
 from streaming import savepoints as savepoints

@@ -6,7 +6,7 @@ Instants are ISO 8601 in UTC, lengths of time are seconds, shares are between 0 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,7 +17,8 @@ from quality import GateClosed
 from streaming.base import interval
 from streaming.lake import Lake
 from streaming.lateness import Outcome, Profile, Spread
-from streaming.operations import Retraction, RetractionPreview
+from streaming.log import Retraction
+from streaming.operations import RetractionPreview
 from streaming.operators import Finding
 
 
@@ -264,28 +265,15 @@ def _seconds(time: timedelta | None) -> float | None:
     return None if time is None else time.total_seconds()
 
 
-class RetractedRows(BaseModel):
-    """One retraction: `id` is its batch in the log of the stream; `undoes` the id of the one that it takes back."""
-
-    id: int
-    stream: str
-    at: datetime
-    who: str
-    reason: str | None
-    where: str | None
-    undoes: int | None
-    rows: int
-
-
 class RetractionsDocument(Document):
     """`tidemark retractions --json`, and `tidemark retract --json`, which has none where no row is meant."""
 
-    retractions: list[RetractedRows]
+    retractions: list[Retraction]
 
     @classmethod
     def of(cls, retractions: Sequence[Retraction]) -> RetractionsDocument:
         """The document of retractions."""
-        return cls(retractions=[RetractedRows(**vars(each)) for each in retractions])
+        return cls(retractions=[*retractions])
 
 
 class RetractionPreviewDocument(Document):

@@ -14,15 +14,10 @@ from platform_assets.cli.render import next_step, print_rows
 from platform_assets.texts.repair import CHANGED, change_row
 from streaming.base import RetractionError, counted, utc_now
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline
-from streaming.operations import (
-    Chosen,
-    Retraction,
-    RetractionPreview,
-    find_retractable,
-    preview_retraction,
-)
+from streaming.log import Retraction
+from streaming.log import retractions as retractions_of
+from streaming.operations import RetractionPreview, RowChoice, find_retractable, preview_retraction
 from streaming.operations import retract as retract_rows
-from streaming.operations import retractions as retractions_of
 
 _MOST_WINDOWS = 20
 
@@ -53,7 +48,7 @@ def retract(
     published is corrected, as by any late row. The pipeline must not run.
     """
     pipeline, stream_name = _found(name)
-    lake, stream, chosen = current_lake(), find_retractable(pipeline, stream_name), Chosen(where, undo)
+    lake, stream, chosen = current_lake(), find_retractable(pipeline, stream_name), RowChoice(where, undo)
     if reason is None and not only_preview:
         raise RetractionError(
             f"nothing says why rows of {stream.name!r} are taken back",
@@ -112,7 +107,7 @@ def _cells(each: Retraction) -> tuple[str, ...]:
     return (str(each.id), each.stream, when, each.who, f"{each.rows:,}", what, each.reason or "erased since")
 
 
-def _print_preview(outcome: RetractionPreview, name: str, chosen: Chosen) -> None:
+def _print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice) -> None:
     verb = "taken back" if chosen.undoes is None else "taken back or put back"
     console.print(
         f"{counted(outcome.rows, 'row')} of {outcome.stream} would be {verb}. Nothing was written.", highlight=False
@@ -131,7 +126,7 @@ def _print_preview(outcome: RetractionPreview, name: str, chosen: Chosen) -> Non
                 console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.", highlight=False)
         if outcome.due.get(view):
             due = ", ".join(f"{day}" for day in outcome.due[view])
-            console.print(f"{view}: published already, and due for a correction: {due}", highlight=False)
+            console.print(f"{view}: first results stay, and are due for a correction: {due}", highlight=False)
     if outcome.rows:
         option = f'--where "{chosen.where}"' if chosen.undoes is None else f"--undo {chosen.undoes}"
         next_step(console, f"tidemark retract {name} {option} --reason '...'", "does it.")

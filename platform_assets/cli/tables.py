@@ -11,7 +11,7 @@ import pyarrow as pa
 from streaming.base import DeclarationError, LogError, OperatorError
 from streaming.declare import CURRENT, DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
 from streaming.lake import Lake
-from streaming.log import clock_history, read_log, rejected, told_batches
+from streaming.log import clock_history, read_log, rejected, retractions, told_batches
 from streaming.reading import StoredRows, stored_rows
 from streaming.tables import delta
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Read = Callable[["SparkSession"], "DataFrame"]
 
-OF_STREAM = ("log", "changes", "rows", "clock", "rejected")
+_RETRACTIONS = "retractions"
+OF_STREAM = ("log", "changes", "rows", "clock", "rejected", _RETRACTIONS)
 """The names of what is shown of the stream that an operator reads first, whatever the operator."""
 
 
@@ -40,6 +41,7 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
         **of_revisions(lake, stream),
         "clock": lambda spark: spark.createDataFrame(_clock(lake, pipeline, stream)),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream.revisions)).select(*columns).orderBy("_batch"),
+        _RETRACTIONS: lambda spark: spark.createDataFrame(_retractions(lake, pipeline, stream)),
         **{each.table_name(DEAD): partial(_dead_letters, lake=lake, delivery=each) for each in pipeline.deliveries},
         **{
             each.table_name(SUBSCRIPTIONS): partial(_subscriptions, lake=lake, receiver=each)
@@ -73,6 +75,9 @@ def stored_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str |
     if chosen == "clock":
         clock = _clock(lake, pipeline, operator.reads[0])
         return _title(pipeline, operator, chosen), StoredRows(clock, tuple(clock.column_names))
+    if chosen == _RETRACTIONS:
+        told = _retractions(lake, pipeline, operator.reads[0])
+        return _title(pipeline, operator, chosen), StoredRows(told, tuple(told.column_names))
     rows = stored_rows(lake, pipeline, operator, chosen)
     return None if rows is None else (_title(pipeline, operator, chosen), rows)
 
@@ -107,6 +112,21 @@ def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFr
             delivery=delivery.name,
         )
     return delta.read(spark, uri).orderBy("generation", "batch", "position")
+
+
+def _retractions(lake: Lake, pipeline: Pipeline, stream: Stream) -> pa.Table:
+    """The retractions of a stream, a row each, oldest first."""
+    types = [
+        pa.field("id", pa.int64()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("who", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("where", pa.string()),
+        pa.field("undoes", pa.int64()),
+        pa.field("rows", pa.int64()),
+    ]
+    rows = [vars(each) for each in retractions(lake, pipeline) if each.stream == stream.name]
+    return pa.Table.from_pylist(rows, pa.schema(types))
 
 
 def _clock(lake: Lake, pipeline: Pipeline, stream: Stream) -> pa.Table:

@@ -10,7 +10,7 @@ from platform_assets.tags import PIPELINE_TAG
 from platform_assets.texts.retraction import as_markdown
 from streaming import Pipeline
 from streaming.base import utc_now
-from streaming.operations import Chosen, find_retractable, preview_retraction, retract
+from streaming.operations import RowChoice, find_retractable, preview_retraction, retract
 
 
 class RetractionConfig(dg.Config):
@@ -35,7 +35,7 @@ def retraction_job(pipeline: Pipeline) -> dg.JobDefinition:
     @dg.op(name=retraction_step(pipeline), out=dg.Out(dg.Nothing))
     def run(context: dg.OpExecutionContext, config: RetractionConfig, lake: LakeResource, spark: SparkResource) -> None:
         where, session = lake.lake, spark.spark_session
-        stream, chosen = find_retractable(pipeline, config.stream), Chosen(config.where, config.undo)
+        stream, chosen = find_retractable(pipeline, config.stream), RowChoice(config.where, config.undo)
         if config.preview:
             outcome = preview_retraction(session, where, pipeline, stream, chosen)
             context.add_output_metadata(

@@ -106,6 +106,10 @@ class Lake:
         """The event log that operators read: of a stream with a key its changes."""
         return self.path(place_of_log(stream))
 
+    def plan_of_corrections(self, folder: str, operator: str) -> str:
+        """The file with the days of an operator that were due by the newest plan, in the operator's folder."""
+        return self.path(folder, f"_late-{operator}.json")
+
     def batches(self, stream: Logged) -> str:
         """The archive of what the log's commits said of their batches."""
         return self.path(place_of_batches(stream))

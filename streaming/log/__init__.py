@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         valid,
         with_origin,
     )
+    from streaming.log.retractions import Retraction, retractions
     from streaming.log.validate import RowValidator
 
 make_front(__name__)

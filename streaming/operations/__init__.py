@@ -31,13 +31,11 @@ if TYPE_CHECKING:
         planned_drop,
     )
     from streaming.operations.retract import (
-        Chosen,
-        Retraction,
         RetractionPreview,
+        RowChoice,
         find_retractable,
         preview_retraction,
         retract,
-        retractions,
     )
     from streaming.operations.savepoint import (
         Savepoint,

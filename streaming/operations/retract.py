@@ -15,13 +15,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, RetractionError, check_condition
+from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, RetractionError, check_condition, utc_now
 from streaming.declare import Pipeline, Stream, declared_pipelines
 from streaming.lake import Lake
 from streaming.log import (
     RETRACTION,
     RETRACTS,
     Batch,
+    Retraction,
     append_retraction,
     can_retract,
     head,
@@ -46,44 +47,11 @@ _PLACE, _NUMBER, _RETRACTED = "_place", "_retraction", "_retracted_batch"
 
 
 @dataclass(frozen=True)
-class Retraction:
-    """One commit that took rows of a `stream` back, or put them back.
-
-    `id` is its batch in the log of the stream; `undoes` is that of the retraction which it takes back, None where it
-    takes back rows that `where` chose. `where` and `reason` are None once an erasure has taken out rows of it.
-    """
-
-    id: int
-    stream: str
-    at: datetime
-    who: str
-    reason: str | None
-    where: str | None
-    undoes: int | None
-    rows: int
-
-    @classmethod
-    def of(cls, stream: Stream, batch: Batch) -> Retraction:
-        """The retraction that a batch of the log describes."""
-        told = batch.retraction
-        return cls(
-            batch.number,
-            stream.name,
-            batch.summary.processed_at,
-            told["who"],
-            told["reason"],
-            told["where"],
-            told["undoes"],
-            batch.summary.rows,
-        )
-
-
-@dataclass(frozen=True)
 class RetractionPreview:
-    """The preview of a retraction: its rows, by day, and a few of them.
+    """The preview of a retraction: its rows, by the day of their event time, and a few of them.
 
-    `changes`: per view the windows that would be others; `due`: per view the days among them that are published, and
-    would wait for a correction.
+    `changes`: per view the windows that would be others; `due`: per view the days of those that the clock has passed.
+    Their first results count the rows, published or about to be, and these days would wait for a correction.
     """
 
     stream: str
@@ -95,7 +63,7 @@ class RetractionPreview:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RowChoice:
     """The rows to be taken back or put back: those that a condition chooses, or those of a retraction.
 
     Raises:
@@ -134,26 +102,15 @@ def find_retractable(pipeline: Pipeline, stream: str | None) -> Stream:
     return next(each for each in pipeline.streams if each.name == stream)
 
 
-def retractions(lake: Lake, pipeline: Pipeline) -> list[Retraction]:
-    """Every retraction of the pipeline's streams, in the order in which they came; starts no Spark."""
-    found = [
-        Retraction.of(stream, batch)
-        for stream in pipeline.streams
-        for batch in read_batches(lake, stream.revisions)
-        if batch.retraction
-    ]
-    return sorted(found, key=lambda each: (each.at, each.stream, each.id))
-
-
 def retract(
     spark: SparkSession,
     lake: Lake,
     pipeline: Pipeline,
     stream: Stream,
-    chosen: Chosen,
+    chosen: RowChoice,
     reason: str,
     who: str,
-    now: Callable[[], datetime],
+    now: Callable[[], datetime] = utc_now,
 ) -> Retraction | None:
     """Take back the rows that stand and are chosen, in one commit; None where there is no such row.
 
@@ -198,7 +155,7 @@ def retract(
 
 
 def preview_retraction(
-    spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, chosen: Chosen
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, chosen: RowChoice
 ) -> RetractionPreview:
     """The preview of what `retract` would do now; nothing is written.
 
@@ -273,7 +230,7 @@ def _refusals(pipeline: Pipeline, stream: Stream) -> Iterator[tuple[str, str, st
                 yield f"stream {other.name!r} of pipeline {each.name!r}", "follows them as they came", way_out
 
 
-def _head(spark: SparkSession, lake: Lake, stream: Stream, chosen: Chosen) -> Batch:
+def _head(spark: SparkSession, lake: Lake, stream: Stream, chosen: RowChoice) -> Batch:
     """The newest batch of the log of what came.
 
     Raises:
@@ -315,14 +272,14 @@ def _newest(lake: Lake, stream: Stream) -> int:
     return -1 if newest is None else newest.number
 
 
-def _computed(action: Callable[[], Any], stream: Stream, chosen: Chosen) -> Any:
+def _computed(action: Callable[[], Any], stream: Stream, chosen: RowChoice) -> Any:
     try:
         return action()
     except PySparkException as error:
         raise _cannot_compute(stream, chosen, str(error).splitlines()[0]) from error
 
 
-def _cannot_compute(stream: Stream, chosen: Chosen, why: str) -> RetractionError:
+def _cannot_compute(stream: Stream, chosen: RowChoice, why: str) -> RetractionError:
     return RetractionError(
         f"where={chosen.where!r} cannot be computed of the rows of stream {stream.name!r}: {why}",
         "Correct it, for example with try_cast. Nothing was written.",
@@ -331,7 +288,7 @@ def _cannot_compute(stream: Stream, chosen: Chosen, why: str) -> RetractionError
     )
 
 
-def _coming(spark: SparkSession, lake: Lake, stream: Stream, chosen: Chosen) -> DataFrame:
+def _coming(spark: SparkSession, lake: Lake, stream: Stream, chosen: RowChoice) -> DataFrame:
     """The rows that the log is to get: the stream's columns, `_origin` with what each takes back, and `_day`."""
     log = read_log(spark, lake, stream.revisions)
     if chosen.undoes is not None:
@@ -400,7 +357,7 @@ def _of_retraction(spark: SparkSession, lake: Lake, stream: Stream, log: DataFra
     return of_rows.where((F.col("_stored") == F.col(SEQUENCE)) & is_gone).drop("_stored", SEQUENCE, ADDED)
 
 
-def _as_changes(spark: SparkSession, lake: Lake, stream: Stream, chosen: Chosen, coming: DataFrame) -> DataFrame:
+def _as_changes(spark: SparkSession, lake: Lake, stream: Stream, chosen: RowChoice, coming: DataFrame) -> DataFrame:
     """The changes that would follow, as far as a preview needs them: with a sign, and the identity of the row."""
     if chosen.where is not None:
         stands = net(read_log(spark, lake, stream)).where(F.expr(f"({chosen.where}\n)"))

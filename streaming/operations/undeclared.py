@@ -9,7 +9,7 @@ from streaming.base import DeclarationError, OperatorError, SavepointError
 from streaming.declare import Pipeline
 from streaming.lake import OF_KEYS, OF_STREAMS, Lake
 from streaming.operations.savepoint import savepoints
-from streaming.operators import forget_plan, next_of, recorded_declaration
+from streaming.operators import next_of, recorded_declaration
 from streaming.service import take_lease
 from streaming.tables import delta, storage
 
@@ -77,7 +77,7 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[Undec
         with take_lease(lake, pipeline):
             storage.remove_folder(table.uri)
             for stream in pipeline.streams:
-                forget_plan(lake, stream.name, operator)
+                storage.remove(lake.plan_of_corrections(stream.name, operator))
     return [table for _, table in removed]
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Waiting,
         due_days,
         followed_upstream,
-        forget_plan,
         plan_corrections,
         settled_at,
         upstream_lags,

@@ -191,19 +191,14 @@ def plan_corrections(spark: SparkSession, lake: Lake, operator: Operator) -> lis
     if newest is not None and operator.corrected and lake.cut is None:
         count = LateCount.of(lake, operator, plan, max(newest.values()))
         text = json.dumps({**count.to_json(), _LOGS: newest})
-        storage.replace_bytes(_place(lake, operator.folder, operator.name), text.encode(), uuid.uuid4().hex)
+        storage.replace_bytes(lake.plan_of_corrections(operator.folder, operator.name), text.encode(), uuid.uuid4().hex)
     return plan
-
-
-def forget_plan(lake: Lake, folder: str, operator: str) -> None:
-    """Remove what was written down of the days of an operator, by the stream's folder and the operator's name."""
-    storage.remove(_place(lake, folder, operator))
 
 
 def due_days(lake: Lake, operator: Operator) -> DueDays:
     """The days of an operator that need a correction, by the newest plan that was written down; starts no Spark."""
     late = _newest_late(lake, operator) if operator.corrected else {}
-    told = storage.read_json(_place(lake, operator.folder, operator.name))
+    told = storage.read_json(lake.plan_of_corrections(operator.folder, operator.name))
     count = None if told is None else LateCount.from_json(told)
     if told is None or count is None or not count.is_valid(lake, operator):
         return DueDays((), is_counted=not late)
@@ -245,10 +240,6 @@ def _revisions_behind(lake: Lake, stream: Stream, of: Operator) -> int:
     newest = head(lake, stream)
     through = -1 if newest is None else stream.source.taken_through(newest.source)
     return len(UnitIndex(changes_of(of, lake)).since(through + 1))
-
-
-def _place(lake: Lake, folder: str, operator: str) -> str:
-    return lake.path(folder, f"_late-{operator}.json")
 
 
 def settled_at(lake: Lake, operator: Operator) -> dict[str, int] | None:

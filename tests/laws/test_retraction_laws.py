@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg
 from streaming.audit.laws import audit
 from streaming.base import StreamingError
-from streaming.operations import Chosen, retract, retractions
+from streaming.log import retractions
+from streaming.operations import RowChoice, retract
 from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW, T0, at
 from tests.support.killed import Killed, killed_at
@@ -144,7 +145,7 @@ def test_results_are_of_the_rows_that_stand_whoever_takes_back_what(
     view = Windowed("minutes", stream, Tumbling(f"{SIZE} seconds"), aggregates, by=("country",))
     pipeline, until = Pipeline(stream, (view,)), 0.0
 
-    def turn(chosen: Chosen, rows: list[tuple[str, int]]) -> None:
+    def turn(chosen: RowChoice, rows: list[tuple[str, int]]) -> None:
         with monkeypatch.context() as patched, suppress(Killed, StreamingError):
             if chance.random() < 0.5:
                 killed_at(chance.randint(1, 4), patched)
@@ -162,10 +163,10 @@ def test_results_are_of_the_rows_that_stand_whoever_takes_back_what(
         oracle.came(rows)
         run(spark, lake, pipeline, [row.payload() for row in rows])
         amount = chance.randint(1, 3)
-        turn(Chosen(f"amount = {amount}"), oracle.with_amount(amount))
+        turn(RowChoice(f"amount = {amount}"), oracle.with_amount(amount))
         if ids and chance.random() < 0.7:
             event = chance.choice(list(ids))
-            turn(Chosen(undoes=ids[event]), oracle.undoable(event))
+            turn(RowChoice(undoes=ids[event]), oracle.undoable(event))
     end = Row("end", 1, until + 1000, "XX", 9)
     oracle.came([end])
     run(spark, lake, pipeline, [end.payload()])

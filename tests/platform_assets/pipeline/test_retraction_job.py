@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ from platform_assets.demo.pipelines.flights import departures_by_origin, pipelin
 from platform_assets.keys import late_key, log_key
 from platform_assets.pipeline.retraction import retraction_step
 from streaming.lake.lake import Lake
-from streaming.operations import retractions
+from streaming.log import retractions
 from streaming.tables import delta
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import FIRST, SECOND
@@ -48,7 +49,7 @@ def test_the_commands_foretell_take_back_list_and_undo(spark: SparkSession, lake
     run(spark, lake, pipeline, FIRST, SECOND, end_of_input=True)
     code, text = tidemark("retract flights --where \"origin = 'EWR'\" --preview")
     assert code == 0 and "would be taken back. Nothing was written." in text
-    assert "due for a correction: 2013-01-01" in text
+    assert "first results stay, and are due for a correction: 2013-01-01" in text
     assert retractions(lake, pipeline) == []
     code, text = tidemark("retract flights --where \"origin = 'EWR'\"")
     assert code == 1 and "Add --reason" in text
@@ -63,6 +64,11 @@ def test_the_commands_foretell_take_back_list_and_undo(spark: SparkSession, lake
     assert code == 0 and f"those of retraction {retraction.id}" in text and "Next: tidemark run flights" in text
     code, text = tidemark("retractions flights")
     assert code == 0 and "ada" in text and f"undoes {retraction.id}" in text and "it was none" in text
+    code, text = tidemark("show flights retractions --columns id,who,where,undoes,reason --csv")
+    assert code == 0 and text == (
+        f"id,who,where,undoes,reason {retraction.id},ada,origin = 'EWR',,a test "
+        f"{retraction.id + 1},{getpass.getuser()},,{retraction.id},it was none"
+    )
 
 
 def execute(platform: dg.Definitions, instance: dg.DagsterInstance, **config: Any) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, OperatorError, RetractionError, StreamingError
 from streaming.deliveries.outboxes import outbox_for
-from streaming.log import read_log, standing, valid
-from streaming.operations import Chosen, Person, Retraction, erase, preview_retraction, rebuild, retract, retractions
+from streaming.log import Retraction, read_log, retractions, standing, valid
+from streaming.operations import Person, RowChoice, erase, preview_retraction, rebuild, retract
 from streaming.operations.retract import check_retractable
 from streaming.operators.declaration import check_retractions
 from streaming.operators.runtime import runtime_of
@@ -77,7 +77,7 @@ def order(id: str, version: int, seconds: float, value: int) -> dict[str, Any]:
 def take_back(
     spark: SparkSession, lake: Lake, pipeline: Pipeline, where: str | None = None, undoes: int | None = None
 ) -> Retraction | None:
-    chosen = Chosen(where, undoes)
+    chosen = RowChoice(where, undoes)
     return retract(spark, lake, pipeline, pipeline.stream, chosen, "typed twice", "ada", lambda: NOW)
 
 
@@ -113,7 +113,7 @@ def test_a_row_that_is_taken_back_in_time_is_in_no_first_result_and_a_late_one_i
 ) -> None:
     run(spark, lake, PIPELINE, [reading("a", 1, 1), reading("b", 2, 10), reading("c", 70, 100)])
     before = delta.version_of(lake.log(READINGS))
-    outcome = preview_retraction(spark, lake, PIPELINE, READINGS, Chosen("id = 'c'"))
+    outcome = preview_retraction(spark, lake, PIPELINE, READINGS, RowChoice("id = 'c'"))
     assert (outcome.rows, outcome.days, outcome.due["minutes"]) == (1, {T0.date(): 1}, ())
     assert [(each.start, each.before, each.after) for each in outcome.changes["minutes"]] == [
         (at(60), {"rows": 1, "total": 100}, None)
@@ -153,7 +153,7 @@ def test_a_row_that_is_taken_back_in_time_is_in_no_first_result_and_a_late_one_i
 def test_a_revision_that_is_taken_back_is_a_delete_of_its_own_sequence(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, [order("a", 5, 1, 1), order("b", 5, 2, 10), order("z", 1, 200, 0)])
     assert first(spark, lake, OF_ORDERS) == [(0, 2, 11)]
-    outcome = preview_retraction(spark, lake, SHOP, ORDERS, Chosen("value < 100 and id <> 'z'"))
+    outcome = preview_retraction(spark, lake, SHOP, ORDERS, RowChoice("value < 100 and id <> 'z'"))
     assert (outcome.rows, outcome.due) == (2, {"minutes": (T0.date(),)})
     assert [each.after for each in outcome.changes["minutes"]] == [None]
     gone = taken(take_back(spark, lake, SHOP, "id in ('a', 'b')"))
@@ -240,9 +240,9 @@ def test_a_condition_that_cannot_be_computed_and_an_unknown_retraction_write_not
     with pytest.raises(RetractionError, match="has no retraction 0"):
         take_back(spark, lake, PIPELINE, undoes=0)
     with pytest.raises(RetractionError, match="reason"):
-        retract(spark, lake, PIPELINE, READINGS, Chosen("true"), " ", "ada", lambda: NOW)
+        retract(spark, lake, PIPELINE, READINGS, RowChoice("true"), " ", "ada", lambda: NOW)
     with pytest.raises(RetractionError, match="do not say"):
-        Chosen("true", 1)
+        RowChoice("true", 1)
     assert delta.version_of(lake.log(READINGS)) == before
     assert retractions(lake, PIPELINE) == []
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Snapshots, Stream
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, StreamingError
-from streaming.operations.retract import Chosen, retract
+from streaming.operations.retract import RowChoice, retract
 from streaming.operators.runtime import frame
 from tests.support.instants import NOW, at
 from tests.support.runs import run
@@ -191,14 +191,14 @@ def test_a_row_that_is_taken_back_by_hand_was_never_valid_and_is_again_once_it_i
     00:50  v3 silver                  |-------->
     """
     run(spark, lake, PIPELINE, [customer(1, 10, "new", "Bonn"), customer(2, 40, "gold", "Bonn")])
-    gold = Chosen(where="segment = 'gold'")
+    gold = RowChoice(where="segment = 'gold'")
     taken = retract(spark, lake, PIPELINE, CUSTOMERS, gold, "a typo", "ada", lambda: NOW)
     run(spark, lake, PIPELINE)
     assert taken is not None and intervals(spark, lake) == [(10, 40, "new", "Bonn")]
     assert intervals(spark, lake, NEWEST) == []
     assert changes(spark, lake)[-1] == (1, -1, "gold", 40, "correction")
     assert broken(spark, lake) == []
-    retract(spark, lake, PIPELINE, CUSTOMERS, Chosen(undoes=taken.id), "it was none", "ada", lambda: NOW)
+    retract(spark, lake, PIPELINE, CUSTOMERS, RowChoice(undoes=taken.id), "it was none", "ada", lambda: NOW)
     run(spark, lake, PIPELINE, [customer(3, 50, "silver", "Bonn")])
     assert intervals(spark, lake) == [(10, 40, "new", "Bonn"), (40, 50, "gold", "Bonn"), (50, None, "silver", "Bonn")]
     assert broken(spark, lake) == []

@@ -180,8 +180,8 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
             pipeline,
             key,
             "current",
-            f"What is current of {operator.name}: first results, with what has corrected them in their place. A plain "
-            "Delta table, which any engine reads; every change of it is in the table beside it that ends in _changes.",
+            f"What is current of {operator.name}: {operator.current_meaning}. A plain Delta table, which any engine "
+            "reads; every change of it is in the table beside it that ends in _changes.",
             {"spark", "delta"},
             [keys.table_key(operator, table.suffix) for table in operator.tables if table.is_result],
             operator.columns_of(CURRENT),

@@ -66,7 +66,8 @@ class TidemarkError(Exception):
     retry_after: float | None = None
 
     def __init__(self, says: str, next_step: str = "", **facts: Unpack[Facts]) -> None:
-        super().__init__(f"{says}{' ' if says.endswith('.') else '; '}{next_step}" if next_step else says)
+        ends = "" if says.endswith(".") else "." if next_step[:1].isupper() else ";"
+        super().__init__(f"{says}{ends} {next_step}" if next_step else says)
         self.next_step = next_step
         vars(self).update(facts)
 

@@ -132,7 +132,7 @@ class Publishing:
         except DeltaError:
             yield Finding(_LAW, name, 0, 0, "not compared: the versions that the last look has read are gone")
             return
-        words = f"first results, updates and corrections put together = {told}"
+        words = f"{self.operator.current_meaning} = {told}"
         yield Law(_LAW, name, stored.select(*columns), newest.select(*columns), words).finding()
         signed = delta.read(spark, self._changes, changes.version())
         standing = _standing([signed], columns)

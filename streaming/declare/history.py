@@ -57,6 +57,7 @@ class History(Operator):
 
     kind_name = "history"
     result_name = "interval"
+    current_meaning = "intervals that were added and not taken back"
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)

@@ -91,6 +91,7 @@ class Joined(Operator):
     on_error: OnError = "pause"
 
     kind_name = "join"
+    current_meaning = "pairs, and rows that have no partner"
     is_timed = True
 
     def __post_init__(self) -> None:

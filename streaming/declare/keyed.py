@@ -130,6 +130,7 @@ class Keyed(Operator):
 
     kind_name = "keyed function"
     corrected_name = "activity sessions"
+    current_meaning = "results, with corrections in the place of those that they correct"
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)

@@ -99,6 +99,8 @@ class Operator(ABC):
     """The name that people use for what came late for it."""
     late_meaning: str = "Rows that came when the clock of their stream had passed them."
     """A sentence that says which rows come late for it."""
+    current_meaning: str = "first results, updates and corrections put together"
+    """Words for what its current results are made of, where these are put together from several tables."""
 
     @property
     @abstractmethod

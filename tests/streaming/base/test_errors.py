@@ -41,6 +41,7 @@ def test_the_page_of_codes_lists_every_class_as_it_is() -> None:
     [
         (TidemarkError("there is none", "give one."), "there is none; give one."),
         (TidemarkError("There is none.", "Give one."), "There is none. Give one."),
+        (TidemarkError("there is none", "Give one."), "there is none. Give one."),
         (TidemarkError("there is none."), "there is none."),
     ],
 )

@@ -19,7 +19,15 @@ from streaming.base import (
 )
 from streaming.declare.columns import ColumnSpec, meaning_of, read_from_log
 from streaming.declare.delivered import CHANGES
-from streaming.declare.operator import CURRENT, STATE, Operator, TableSpec, published_columns, published_of
+from streaming.declare.operator import (
+    CURRENT,
+    STATE,
+    STATE_BOUNDED,
+    Operator,
+    TableSpec,
+    published_columns,
+    published_of,
+)
 from streaming.declare.stream import Stream
 
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
@@ -127,7 +135,13 @@ class History(Operator):
             TableSpec(
                 "", f"Intervals of history {self.name} as they are added and taken back{about}", bounded=(BATCH,)
             ),
-            TableSpec(STATE, f"Revisions of each key of history {self.name}", is_result=False, is_state=True),
+            TableSpec(
+                STATE,
+                f"Revisions of each key of history {self.name}",
+                is_result=False,
+                is_state=True,
+                bounded=STATE_BOUNDED,
+            ),
         )
 
     @property

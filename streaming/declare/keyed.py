@@ -42,6 +42,7 @@ from streaming.declare.operator import (
     FIRST,
     LATE,
     STATE,
+    STATE_BOUNDED,
     OnError,
     Operator,
     TableSpec,
@@ -189,7 +190,13 @@ class Keyed(Operator):
                 for side in self.sides
             ),
             *([self._failed_table] if self.diverts else []),
-            TableSpec(STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
+            TableSpec(
+                STATE,
+                f"State and timers of keyed function {self.name}",
+                is_result=False,
+                is_state=True,
+                bounded=STATE_BOUNDED,
+            ),
             *(self._corrections_table(to) for to in self._emitted if self.order == "event" and self.idle is not None),
         )
 

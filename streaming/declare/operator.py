@@ -49,6 +49,10 @@ class RowLaw:
     meaning: str = ""
 
 
+STATE_BOUNDED = ("_hash", "_due", "_pane")
+"""The columns of tables of state whose bounds steps choose files by; a table has some of them, or none."""
+
+
 @dataclass(frozen=True)
 class TableSpec:
     """A table that an operator writes.

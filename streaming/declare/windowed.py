@@ -31,6 +31,7 @@ from streaming.declare.operator import (
     LATE,
     OPEN,
     STATE,
+    STATE_BOUNDED,
     UPDATES,
     OnError,
     TableSpec,
@@ -132,7 +133,9 @@ class Windowed(OverWindows):
             is_replaced=True,
             bounded=("window_start",),
         )
-        state = TableSpec(STATE, f"What view {self.name} keeps between steps", is_result=False, is_state=True)
+        state = TableSpec(
+            STATE, f"What view {self.name} keeps between steps", is_result=False, is_state=True, bounded=STATE_BOUNDED
+        )
         return (*([updates] if self.updated else []), *([open_] if self.early is not None else []), state)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:

@@ -23,7 +23,7 @@ from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.migration import SOURCE, cut_state, migrate_state, source_number
 from streaming.keyed.rules import ControlRules, PinnedRules
 from streaming.keyed.schemas import CopiesRows, spark_schema, table_schemas
-from streaming.keyed.state_table import BUCKETS, DUE, HASH, StateTable, StoredState
+from streaming.keyed.state_table import BUCKETS, StateTable, StoredState
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles
@@ -218,7 +218,7 @@ class KeyedSteps:
 
     def _created(self, suffix: str) -> str:
         schema = spark_schema(self._schemas[suffix], partitioned=suffix != STATE)
-        return create_table(self._lake, self._keyed, suffix, schema, (HASH, DUE) if suffix == STATE else None)
+        return create_table(self._lake, self._keyed, suffix, schema)
 
     def _numbers(self, at: Progress, after: Progress) -> dict[str, int]:
         """The progress of a table after a step, as numbers; the table stays of its generation."""

@@ -20,11 +20,12 @@ from streaming.operations.cuts import forget_recomputed
 from streaming.operations.savepoint import Pinned, pinned
 from streaming.operators import about_table
 from streaming.service import forget_progress
-from streaming.tables import NOTHING_SAID, TableAbout, attempts, clean_up, delta, describe, storage
+from streaming.tables import TableAbout, attempts, clean_up, delta, describe, storage
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
 _MONTH = timedelta(days=30)
+_WITHOUT_BOUNDS = TableAbout(bounded=())
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class _Table:
     uri: str
     compacted: bool = True
     cleaned: bool = True
-    about: TableAbout = NOTHING_SAID
+    about: TableAbout = _WITHOUT_BOUNDS
 
 
 def maintain(
@@ -70,7 +71,7 @@ def maintain(
     far each day is corrected. Tables of open windows are written whole each time, so there is nothing to compact. What
     `progress` says of a batch goes after a month.
 
-    What the declarations say of columns, keys and bounds by now is written into the tables' metadata.
+    What the declarations say of columns, keys and bounds by now is written into the tables' metadata, also of state.
 
     A table in which nothing was written since is left alone, and not in what is returned, until `retention` is over and
     files can go again.
@@ -80,8 +81,14 @@ def maintain(
     Retentions shorter than a step, a run or a report takes are for lakes at rest. What an operator keeps as state it
     cleans itself, and a delivery its ledger.
     """
-    for kind in _tables(lake, pipeline):
-        if kind.about != NOTHING_SAID and (table := delta.open_table(kind.uri)) is not None:
+    state = [
+        _Table(lake.table(operator, table.suffix), about=about_table(operator, table.suffix))
+        for operator in pipeline.operators
+        for table in operator.tables
+        if table.is_state
+    ]
+    for kind in (*_tables(lake, pipeline), *state):
+        if (table := delta.open_table(kind.uri)) is not None:
             describe(table, kind.about)
     at = now()
     again_after = min(retention, entry_retention)

@@ -359,7 +359,7 @@ class Panes:
         written = parts.withColumn(DAY, F.to_date(_PANE))
         delta.append(
             written,
-            create_table(self._lake, self._view, STATE, written.schema, (_PANE,)),
+            create_table(self._lake, self._view, STATE, written.schema),
             says={"through": position.batch},
             statistics=(_PANE,),
             numbers=position.numbers(),

@@ -6,7 +6,10 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.audit.laws import audit
@@ -14,6 +17,7 @@ from streaming.base.errors import FormatError, OperatorError
 from streaming.lake.lake import Lake
 from streaming.log import head
 from streaming.operations.doctor import examine, heal
+from streaming.operations.maintenance import maintain
 from streaming.operations.savepoint import savepoints
 from streaming.operators.runtime import runtime_of
 from streaming.tables import delta
@@ -107,6 +111,24 @@ def test_a_lake_of_an_earlier_release_has_tables_of_the_first_format_and_one_tha
     with pytest.raises(FormatError) as refused:
         head(old, stream)
     assert refused.value.table == old.log(stream)
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def test_after_maintenance_arrow_finds_every_row_of_every_table_of_an_earlier_release(
+    tmp_path: Path, archive: Path
+) -> None:
+    lake = healed(archive, tmp_path)
+    for pipeline in of(archive).pipelines:
+        maintain(lake, pipeline)
+    tables = {path.parent for path in Path(lake.root).rglob("_delta_log") if "_savepoints" not in path.parts}
+    assert len(tables) > 5
+    for place in tables:
+        table = DeltaTable(place)
+        rows, dataset = table.to_pyarrow_table(), table.to_pyarrow_dataset()
+        comparable = [each.name for each in rows.schema if not pa.types.is_nested(each.type)]
+        for name in comparable:
+            wanted = rows.num_rows - rows[name].null_count
+            assert dataset.count_rows(filter=pc.field(name).isin(rows[name].unique().drop_null())) == wanted, place
 
 
 def test_there_is_a_lake_of_an_earlier_release_with_operators_of_every_kind() -> None:

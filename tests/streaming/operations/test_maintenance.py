@@ -21,6 +21,8 @@ from streaming import Lake, Pipeline, correct, drain, log, plan
 from streaming.audit.laws import audit
 from streaming.base.errors import LogError
 from streaming.base.intervals import utc_now
+from streaming.declare.operator import STATE_BOUNDED
+from streaming.keyed import DUE, HASH
 from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
 from streaming.operators.declaration import about_table
@@ -30,6 +32,7 @@ from streaming.service.progress_table import ProgressTable, read_progress
 from streaming.service.run import Run
 from streaming.tables import delta
 from streaming.views.corrections import corrected_through
+from streaming.views.steps import _PANE
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0
 from tests.support.runs import read_current, run, tuples
@@ -267,3 +270,7 @@ def test_entries_younger_than_the_retention_stay_and_a_history_that_nobody_archi
     for forgotten in (log.head, log.read_batches):
         with pytest.raises(LogError, match=r"log '.*/log' was cleaned away, and no archive at .*Restore"):
             forgotten(lake, stream)
+
+
+def test_tables_of_state_name_the_columns_by_whose_bounds_steps_choose_files() -> None:
+    assert STATE_BOUNDED == (HASH, DUE, _PANE)

@@ -109,7 +109,7 @@ class Layout:
         return len(sizes), sum(sizes)
 
     def day_read(self, chance: Random) -> tuple[float, float]:
-        """Of the mean day: files that are opened, and seconds of CPU to find and read its rows; the index is warm."""
+        """The files that are opened for a day in the mean, and the CPU to find and read its rows; the index is warm."""
         index, files, seconds = FileIndex(self.uri, "at"), 0, 0.0
         index.refresh()
         for _ in range(_READ):

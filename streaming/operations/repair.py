@@ -102,7 +102,7 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
             log.head(lake, stream),
             processed_at,
             counts_of(runtimes, stream),
-            pinned={control.name: _newest(lake, control) for control in pipeline.pinned_by(stream)},
+            pinned=pins_now(lake, pipeline, stream),
         )
     finally:
         validated.unpersist()
@@ -113,6 +113,11 @@ def _begun(lake: Lake, pipeline: Pipeline) -> list[Stream]:
     """The streams but for control streams that have set no rule yet."""
     controls = pipeline.control_streams
     return [stream for stream in pipeline.streams if stream not in controls or _newest(lake, stream) >= 0]
+
+
+def pins_now(lake: Lake, pipeline: Pipeline, stream: Stream) -> dict[str, int]:
+    """The newest batch of each control stream that a batch of the stream records, by name; -1 where it has none."""
+    return {control.name: _newest(lake, control) for control in pipeline.pinned_by(stream)}
 
 
 def _newest(lake: Lake, stream: Stream) -> int:

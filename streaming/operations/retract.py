@@ -35,7 +35,7 @@ from streaming.log import (
     valid,
     widen_log,
 )
-from streaming.operations.repair import ChangedWindow, changed_windows
+from streaming.operations.repair import ChangedWindow, changed_windows, pins_now
 from streaming.operators import counts_of, runtime_of
 from streaming.revisions import SEQUENCE, Revising, net, sequence_of
 from streaming.service import take_lease
@@ -144,7 +144,7 @@ def retract(
             if not _computed(rows.count, stream, chosen):
                 return None
             told = {"who": who, "reason": reason, "where": chosen.where, "undoes": chosen.undoes}
-            pinned = {control.name: _newest(lake, control) for control in pipeline.pinned_by(stream)}
+            pinned = pins_now(lake, pipeline, stream)
             of_log = {} if stream.revised else counts
             batch = append_retraction(rows, lake, came, newest, processed_at, of_log, told, pinned)
         finally:
@@ -265,11 +265,6 @@ def _head(spark: SparkSession, lake: Lake, stream: Stream, chosen: RowChoice) ->
             value=chosen.undoes,
         )
     return newest
-
-
-def _newest(lake: Lake, stream: Stream) -> int:
-    newest = head(lake, stream)
-    return -1 if newest is None else newest.number
 
 
 def _computed(action: Callable[[], Any], stream: Stream, chosen: RowChoice) -> Any:

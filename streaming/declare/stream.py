@@ -208,11 +208,15 @@ class Stream:
                 field="sequence",
                 stream=self.name,
             )
-        readable = {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
         if self.sequence is not None:
-            check_value(f"the sequence of stream {self.name!r}", self.sequence, readable)
+            check_value(f"the sequence of stream {self.name!r}", self.sequence, self._readable)
         if self.deletes is not None:
-            check_condition(f"deletes of stream {self.name!r}", self.deletes, readable)
+            check_condition(f"deletes of stream {self.name!r}", self.deletes, self._readable)
+
+    @property
+    def _readable(self) -> dict[str, str | None]:
+        """The types of what expressions about a revision may read."""
+        return {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
 
     def _check_unsent(self) -> None:
         """Refuse a column that is derived of several, where a change may come without the value of one of them."""
@@ -242,6 +246,17 @@ class Stream:
                 field="snapshots",
                 stream=self.name,
             )
+        assert self.snapshots is not None
+        if self.snapshots.taken_at is not None:
+            what, readable = f"taken_at of the snapshots of stream {self.name!r}", self._readable
+            if not (check_value(what, self.snapshots.taken_at, readable) or "timestamp").startswith("timestamp"):
+                raise DeclarationError(
+                    f"{what} is {self.snapshots.taken_at!r}, which is no timestamp",
+                    "write an expression for one, such as '_origin.modified'.",
+                    field="taken_at",
+                    value=self.snapshots.taken_at,
+                    stream=self.name,
+                )
         if not self.source.batches_are_extracts:
             raise DeclarationError(
                 f"stream {self.name!r} has snapshots, and nothing says that a batch of its source is one extract",
@@ -307,9 +322,15 @@ class Stream:
         """The part of the declaration from which changes follow, as JSON values."""
         form = self.format.revisions
         told = {} if form is None else {form.sequence: form.name, form.deletes: form.name}
-        extracts = {} if self.snapshots is None else {"snapshots": True}
+        extracts = {} if self.snapshots is None else {"snapshots": self.snapshots.taken_at or True}
         sequence, deletes = (told.get(each, each) if each else each for each in (self.sequence, self.deletes))
         return {"key": list(self.key), "sequence": sequence, "deletes": deletes, **extracts}
+
+    @cached_property
+    def compared(self) -> tuple[str, ...]:
+        """The columns of which another value in an extract makes a row another one."""
+        times = {*names_in(self.snapshots.taken_at)} if self.snapshots and self.snapshots.taken_at else set()
+        return tuple(name for name in self.columns if not times & self.made_of[name])
 
     @property
     def concerns(self) -> str:

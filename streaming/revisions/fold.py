@@ -218,11 +218,12 @@ class WriteRevisions:
     stands for its bucket.
 
     `as_before` is as that of the stream; `made_of` has the columns that each column is made of, itself among them: one
-    that is made of a column whose value was not sent has the value that stands.
+    that is made of a column whose value was not sent has the value that stands. `compared` as that of the stream.
     """
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    compared: tuple[str, ...]
     event_time: str
     as_before: str
     made_of: Mapping[str, frozenset[str]]
@@ -297,7 +298,7 @@ class _Writing:
 
     def _same(self, came: pa.Table, before: pa.Table) -> Callable[[int, int], bool]:
         """Tells by their places whether a row that came has the values of one that stands."""
-        columns = [(python_values(came[name]), python_values(before[name])) for name in self._of.columns]
+        columns = [(python_values(came[name]), python_values(before[name])) for name in self._of.compared]
         return lambda place, stored: all(is_same(new[place], old[stored]) for new, old in columns)
 
     def _missing(self, before: pa.Table, standing: Mapping[tuple[Any, ...], StoredRevision]) -> list[int]:

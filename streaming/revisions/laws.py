@@ -39,7 +39,9 @@ def audit_revisions(
     if stream.snapshots is not None:
         revisions = _extracts(revisions, came, changes)
     words = "rows that stand: the newest revision of each key that is not gone"
-    yield Law("newest", stream.name, stands, _newest(revisions, stream).select(*columns), words).finding()
+    compared = [f"`{name}`" for name in stream.compared]
+    newest = _newest(revisions, stream).select(*compared)
+    yield Law("newest", stream.name, stands.select(*compared), newest, words).finding()
     if standing is None or followed_by(standing) != through or lake.cut is not None:
         gone = "the table is gone, and the next run makes it anew from the log"
         reason = f"not compared: {gone if standing is None else 'the stream has gone on meanwhile'}"

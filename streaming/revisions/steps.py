@@ -149,6 +149,7 @@ class Revising:
         task = WriteRevisions(
             stream.key,
             stream.columns,
+            stream.compared,
             stream.event_time,
             stream.as_before,
             stream.made_of if stream.as_before else {},

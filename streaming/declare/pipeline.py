@@ -187,7 +187,10 @@ class Pipeline:
     def _check_tables(self) -> None:
         names = [operator.name for operator in self.operators]
         for operator in self.operators:
-            taken = (*_TAKEN, *((*OF_KEYS, "rows") if any(stream.revised for stream in operator.reads) else ()))
+            taken = (
+                *_TAKEN,
+                *((*OF_KEYS, "rows", "forgotten") if any(stream.revised for stream in operator.reads) else ()),
+            )
             if names.count(operator.name) > 1 or operator.name in taken:
                 raise DeclarationError(
                     f"view name {operator.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "

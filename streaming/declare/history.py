@@ -42,6 +42,9 @@ class History(Operator):
     was taken, as `Snapshots(taken_at=...)` says, or else came; a delete always at that time, and so is a row that is
     there again with an older one.
 
+    Of a stream that forgets deletes (`Stream(forget=...)`) a revision that is forgotten is in no interval; the history
+    itself keeps all others.
+
     `track` are the columns of which another value begins an interval; revisions that differ in others alone are one
     interval, with the values of the last of them. All columns are tracked where nothing is said, so that each revision
     begins one.

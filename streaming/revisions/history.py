@@ -20,7 +20,7 @@ from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, REASON, SIGN,
 from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
 from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, marks
 from streaming.lake import Lake
-from streaming.log import LogFiles, head, log_schema, read_batches, read_log, retraction_of, valid
+from streaming.log import LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
 from streaming.operators import (
     Batches,
     Finding,
@@ -43,7 +43,15 @@ from streaming.operators import (
 from streaming.revisions.extracts import changes_as_revisions, extracts_as_revisions
 from streaming.revisions.fold import REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
 from streaming.revisions.history_fold import GONE, SINCE, WriteHistory
-from streaming.revisions.steps import PLACE, as_revisions, concerns_a_row, is_gone, sequence_of
+from streaming.revisions.steps import (
+    PLACE,
+    as_revisions,
+    concerns_a_row,
+    forgotten_in,
+    identity_of_revision,
+    is_gone,
+    sequence_of,
+)
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
 
@@ -137,6 +145,10 @@ class HistorySteps:
         )
         if stream.snapshots is None:
             frame = as_revisions(rows, stream).withColumn(SINCE, since_of(history))
+            if stream.forget is not None:
+                number, changes = F.col(BATCH), read_log(self._spark, self._lake, stream)
+                rejected = ever_rejected(changes).where((number > before.batch) & (number <= after.batch))
+                frame = frame.join(forgotten_in(rejected), ADDED, "left_anti")
         else:
             changes = self._changes.with_batches(self._spark, before.batch, after.batch)
             frame = changes_as_revisions(changes, rows, history)
@@ -264,6 +276,9 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
     def _revisions(self, came: DataFrame, changes: LogAtVersion, through: int) -> DataFrame:
         """The revisions that follow from what came, with what orders those of a key, each once."""
         history, stream = self.operator, self.operator.of
+        if stream.forget is not None:
+            identified = came.withColumn(ADDED, identity_of_revision())
+            came = identified.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti").drop(ADDED)
         if stream.snapshots is None:
             return _revisions_that_came(came, history)
         refused = {batch.number for batch in changes.batches if batch.revised.get("refused")}

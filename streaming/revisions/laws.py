@@ -16,7 +16,16 @@ from streaming.lake import Lake
 from streaming.log import ever_rejected, retraction_of, valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
-from streaming.revisions.steps import concerns_a_row, followed_by, is_gone, net, sequence_of, standing_rows
+from streaming.revisions.steps import (
+    concerns_a_row,
+    followed_by,
+    forgotten_in,
+    identity_of_revision,
+    is_gone,
+    net,
+    sequence_of,
+    standing_rows,
+)
 
 
 def audit_revisions(
@@ -98,9 +107,8 @@ def _remembered(revisions: DataFrame, stream: Stream, came: LogAtVersion, change
     through = changes.batches[-1].number if changes.batches else -1
     followed = [batch for batch in came.batches if batch.number <= through]
     clocks = {batch.number + 1: optional_micros(batch.after.watermark) for batch in followed}
-    identity = F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
-    told = ever_rejected(changes.rows).select(F.col(ORIGIN)["identity"].alias(ADDED))
-    rows = revisions.where(concerns_a_row(stream)).withColumn(ADDED, identity).join(told, ADDED, "left_anti")
+    rows = revisions.where(concerns_a_row(stream)).withColumn(ADDED, identity_of_revision())
+    rows = rows.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti")
     of_key = SortedBy.partitionBy(*keys)
     time = F.greatest(STAMP, F.coalesce(F.col(f"`{stream.event_time}`"), F.col(INGESTED_AT)))
     placed = rows.select(

@@ -281,22 +281,30 @@ def concerns_a_row(stream: Stream) -> Column:
 
 def as_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
     """The rows of the log of revisions as tasks fold them, with what orders those of a key."""
-    origin = F.col(ORIGIN)
-    identity = F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
     return rows.select(
         hash_of([F.col(f"`{name}`") for name in stream.key]).alias(HASH),
         BATCH,
         sequence_of(stream),
         is_gone(rows, stream).alias(DELETES),
         retraction_of(rows).alias(RETRACTED_TIMES),
-        identity.alias(ADDED),
+        identity_of_revision().alias(ADDED),
         concerns_a_row(stream).alias(CONCERNS),
-        stream.source.order_of(origin).alias(PLACE),
+        stream.source.order_of(F.col(ORIGIN)).alias(PLACE),
         *(f"`{name}`" for name in stream.columns),
         ORIGIN,
         INGESTED_AT,
         STAMP,
     )
+
+
+def identity_of_revision() -> Column:
+    """The text that stands for a row of the log of revisions, and for no other one."""
+    return F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
+
+
+def forgotten_in(rejected: DataFrame) -> DataFrame:
+    """The identities, as `_added`, of the revisions that rejected rows of a log of changes tell as forgotten."""
+    return rejected.select(F.col(ORIGIN)["identity"].alias(ADDED))
 
 
 def is_gone(rows: DataFrame, stream: Stream) -> Column:

@@ -9,10 +9,23 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Snapshots, Stream, Tumbling, Windowed, agg
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    History,
+    Json,
+    Lake,
+    Pipeline,
+    Snapshots,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+)
 from streaming.audit.laws import audit
 from streaming.base import ChangedDeclaration, DeclarationError
 from streaming.log import read_batches
+from streaming.operators.runtime import frame
 from streaming.revisions.steps import of_revisions, rows_now
 from streaming.tables import delta, storage
 from tests.support.instants import NOW, at
@@ -137,12 +150,12 @@ def test_what_stands_and_what_is_forgotten_is_what_plain_python_says_of_drawn_re
         batches.append(
             [
                 (
-                    chance.choice("abcdef"),
+                    chance.choice("abcdefghijklmn"),
                     chance.randint(1, 9),
-                    max(now - chance.choice((0, 5, 40, 90, 200)), 0),
-                    chance.choice("uud"),
+                    max(now - chance.choice((0, 0, 5, 150, 200, 300)), 0),
+                    chance.choice("ud"),
                 )
-                for _ in range(chance.randint(1, 4))
+                for _ in range(chance.randint(1, 5))
             ]
         )
     oracle = Oracle()
@@ -162,6 +175,30 @@ def test_what_stands_and_what_is_forgotten_is_what_plain_python_says_of_drawn_re
     if seed == 0:
         pipeline = Pipeline(ORDERS, (replace(BY_MINUTE, name="view_3"),))
         assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
+
+
+def test_a_history_has_what_the_stream_has_not_forgotten(spark: SparkSession, lake: Lake) -> None:
+    """
+    batch 0   00:10  a v1                    |----|
+    batch 1   00:20  a v3 deleted                 x
+    batch 2   01:40  b v1                                   |----->    clock 01:30: the delete is forgotten
+    batch 3   00:15  a v2, 00:20 c v1        forgotten, and in no interval
+              01:35  a v1                                 |------->    the key is used again
+    """
+    history, newest = History("h", ORDERS), History("n", ORDERS, kind=1)
+    pipeline = Pipeline(ORDERS, (history, newest))
+    go(spark, lake, [("a", 1, 10, "u")], [("a", 3, 20, "d")], [("b", 1, 100, "u")], pipeline=pipeline)
+    go(spark, lake, [("a", 2, 15, "u"), ("c", 1, 20, "u"), ("a", 1, 95, "u")], pipeline=pipeline)
+    begins = int(at(0).timestamp())
+    told = frame(spark, lake, history).selectExpr(
+        "id", f"unix_seconds(valid_from) - {begins}", f"unix_seconds(valid_to) - {begins}"
+    )
+    assert sorted((tuple(row) for row in told.collect()), key=str) == [
+        *(("a", 10, 20), ("a", 95, None), ("b", 100, None)),
+    ]
+    assert sorted(row["id"] for row in frame(spark, lake, newest).collect()) == ["a", "b"]
+    assert stands(spark, lake) == [("a", 1), ("b", 1)]
+    assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
 
 
 @pytest.mark.long

@@ -44,6 +44,13 @@ def play(
             "use testing.run.",
             operator=keyed.name,
         )
+    if keyed.dimensions:
+        raise DeclarationError(
+            f"the rules of keyed function {keyed.name!r} are rows of history {keyed.dimensions[0].name!r}, which only "
+            "Spark can tell",
+            "use testing.run.",
+            operator=keyed.name,
+        )
     with localcontext(DECIMALS):
         player = _Player(keyed)
         for number, batch in enumerate(batches):
@@ -79,7 +86,7 @@ class _Player:
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
         self._logs = [_Log(stream) for stream in keyed.streams]
-        self._control = None if keyed.rules is None else _Log(keyed.rules.of)
+        self._control = None if keyed.rules is None else _Log(keyed.rules.control)
         self._history = None if keyed.rules is None else RuleHistory(keyed.rules)
         self._pinned: list[tuple[int, int]] = []
         self._marks: list[tuple[int, int]] = []

@@ -104,7 +104,7 @@ def dimension_assets(report: Report) -> list[dg.AssetSpec]:
             keys.dimension_key(dimension.name),
             group_name="dimensions",
             tags={LAYER_TAG: "source"},
-            description=f"{dimension.place}, one row per {', '.join(dimension.key)}.",
+            description=f"{dimension.path}, one row per {', '.join(dimension.key)}.",
             kinds={dimension.format, "source"},
         )
         for dimension in report.dimensions

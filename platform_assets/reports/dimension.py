@@ -1,4 +1,4 @@
-"""The declaration of a dimension: a table that is kept elsewhere, such as names and places, and that a report joins."""
+"""The declaration of a dimension: a table kept elsewhere, such as names and places, or a history; a report joins it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 from quality import Expectation, Suite, always, unique
 from streaming.base import Column, DeclarationError, check_name, check_tuple, columns_of
+from streaming.declare import CURRENT, History
 from streaming.sinks import check_connection
 
 Format = Literal["csv", "parquet", "delta", "postgres"]
@@ -28,13 +29,16 @@ class Dimension:
     A report is of one version: that of the Delta table, or that of `dimensions/<name>` in the lake, which holds every
     content of the file, or of the table of Postgres, that a report was made of.
 
+    `place` may be a `History` of another pipeline, too: its rows as they are current, by the key of its stream, for
+    `kind=2` and `valid_from`, so that a join is as of a time.
+
     Raises:
         DeclarationError: a name or type is not allowed, there is no key, or columns are missing or declared in vain.
     """
 
     name: str
-    place: str
-    key: tuple[str, ...]
+    place: str | History
+    key: tuple[str, ...] = ()
     columns: str = ""
     expectations: tuple[Expectation, ...] = ()
     connection: str | None = None
@@ -42,18 +46,20 @@ class Dimension:
     def __post_init__(self) -> None:
         check_name("dimension", self.name)
         what = f"dimension {self.name!r}"
+        if not isinstance(self.place, str):
+            self._check_history(what, self.place)
         check_tuple(f"the key of {what}", self.key, str, 'a tuple of columns, such as key=("sensor",)')
         check_tuple(f"the expectations of {what}", self.expectations, Expectation, "a tuple, such as (always(...),)")
         if not self.key:
             raise DeclarationError(f"{what} has no key", 'name the columns that tell its rows apart: key=("id",).')
         if self.connection is not None:
             check_connection(what, self.connection)
-            if self.place.count(".") > 1 or not all(self.place.split(".")):
-                raise DeclarationError(f"{what}: {self.place!r} names no table", "write 'shops' or 'trade.shops'.")
+            if self.path.count(".") > 1 or not all(self.path.split(".")):
+                raise DeclarationError(f"{what}: {self.path!r} names no table", "write 'shops' or 'trade.shops'.")
         needs = self.format in ("csv", "postgres")
         if needs != bool(self.columns):
             raise DeclarationError(
-                f"{what} at {self.place!r} {'needs' if needs else 'must not have'} columns: a CSV file does not know "
+                f"{what} at {self.path!r} {'needs' if needs else 'must not have'} columns: a CSV file does not know "
                 "its types, of Postgres those that are named are read, Parquet and Delta know theirs.",
                 "Write them as columns='id string, name string'.",
             )
@@ -74,12 +80,27 @@ class Dimension:
                 choices=tuple(names),
             )
 
+    def _check_history(self, what: str, history: History) -> None:
+        if (self.key and self.key != history.result_key) or self.connection is not None:
+            raise DeclarationError(
+                f"{what} is history {history.name!r}, whose rows are told apart by {', '.join(history.result_key)}",
+                "leave key and connection out.",
+                operator=history.name,
+            )
+        object.__setattr__(self, "key", history.result_key)
+
+    @property
+    def path(self) -> str:
+        """The place as text: of a history where its current rows are published in the lake."""
+        place = self.place
+        return place if isinstance(place, str) else f"{place.folder}/{place.table_name(CURRENT)}"
+
     @property
     def format(self) -> Format:
         """The format of what lies at its place, as the end of its name says where there is no connection."""
         if self.connection is not None:
             return "postgres"
-        return next((format for suffix, format in _SUFFIXES.items() if self.place.endswith(suffix)), "delta")
+        return next((format for suffix, format in _SUFFIXES.items() if self.path.endswith(suffix)), "delta")
 
     @property
     def declared(self) -> tuple[Column, ...]:

@@ -27,7 +27,7 @@ _PARSED = pa_csv.ParseOptions(newlines_in_values=True)
 
 def _table(lake: Lake, dimension: Dimension) -> str:
     """Where the versions of a dimension are: a Delta table has its own."""
-    return lake.path(dimension.place) if dimension.format == "delta" else lake.path("dimensions", dimension.name)
+    return lake.path(dimension.path) if dimension.format == "delta" else lake.path("dimensions", dimension.name)
 
 
 def land_dimension(lake: Lake, dimension: Dimension) -> Pin:
@@ -43,16 +43,16 @@ def land_dimension(lake: Lake, dimension: Dimension) -> Pin:
     if content is None:
         raise DimensionError(
             f"dimension {dimension.name!r} has no {'Delta table' if dimension.format == 'delta' else 'file'} at "
-            f"{lake.path(dimension.place)!r}",
-            "put one there, or correct its place.",
+            f"{lake.path(dimension.path)!r}",
+            "put one there, or correct its place; that of a history is there once its pipeline has run.",
         )
     uri = _table(lake, dimension)
     version = write_rows(
         uri,
         _rows(dimension, content),
         "overwrite",
-        metadata={"place": dimension.place, "digest": _digest(dimension, content)},
-        description=f"What {dimension.place} held, version by version.",
+        metadata={"place": dimension.path, "digest": _digest(dimension, content)},
+        description=f"What {dimension.path} held, version by version.",
     )
     table = delta.open_table(uri, version)
     assert table is not None, uri
@@ -78,7 +78,7 @@ def _content(lake: Lake, dimension: Dimension) -> bytes | None:
             return None
         case "postgres":
             return copied(dimension)
-    return storage.read_bytes(lake.path(dimension.place))
+    return storage.read_bytes(lake.path(dimension.path))
 
 
 def _known_pin(lake: Lake, dimension: Dimension, content: bytes | None) -> Pin | None:
@@ -115,9 +115,9 @@ def _rows(dimension: Dimension, content: bytes) -> pa.Table:
         return _checked(dimension, parsed)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise DimensionError(
-            f"{dimension.place!r} is not what dimension {dimension.name!r} declares: {error}.",
+            f"{dimension.path!r} is not what dimension {dimension.name!r} declares: {error}.",
             "Correct it or the declaration; nothing is published until then.",
-            value=dimension.place,
+            value=dimension.path,
         ) from error
 
 

@@ -30,7 +30,7 @@ def copied(dimension: Dimension) -> bytes:
     columns = sql.SQL(", ").join(map(_as_text, dimension.declared))
     order = sql.SQL(", ").join(map(sql.Literal, range(1, len(dimension.declared) + 1)))
     query = sql.SQL("copy (select {} from {} order by {}) to stdout (format csv, header)").format(
-        columns, sql.Identifier(*dimension.place.split(".")), order
+        columns, sql.Identifier(*dimension.path.split(".")), order
     )
     try:
         with psycopg.connect(
@@ -43,9 +43,9 @@ def copied(dimension: Dimension) -> bytes:
     except psycopg.Error as error:
         reason = (str(error.diag.message_primary or error).strip().splitlines() or [type(error).__name__])[0]
         raise DimensionError(
-            f"dimension {dimension.name!r} cannot be read from the table {dimension.place!r} of Postgres: {reason}.",
+            f"dimension {dimension.name!r} cannot be read from the table {dimension.path!r} of Postgres: {reason}.",
             "Correct the declaration, or let its user read the table; nothing is published until then.",
-            table=dimension.place,
+            table=dimension.path,
         ) from error
 
 

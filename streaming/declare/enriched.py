@@ -30,7 +30,7 @@ from streaming.base import (
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.functions import check_callable
 from streaming.declare.keyed_checks import check_keys_are_exact
-from streaming.declare.operator import FAILED, PENDING, Operator, TableSpec
+from streaming.declare.operator import FAILED, PENDING, Operator, TableSpec, check_dimension
 from streaming.declare.selected import check_side, side_columns
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
@@ -112,6 +112,9 @@ class Enriched(Operator):
         check_name(self.kind_name, self.name)
         settle(self, f"enrichment {self.name!r}")
         self._check_calls()
+        for table in self.looks_up:
+            if isinstance(table, Operator):
+                check_dimension(self, table)
         _check_answers(self.name, self.result, self.default, self.on_failure)
         _check_asked_by(self.name, self.key, self.types, self.cache)
         added = {"the result": tuple(self.result), "the side output 'failed'": tuple(_FAILURE)}
@@ -135,7 +138,7 @@ class Enriched(Operator):
         return (self.of,)
 
     @property
-    def looks_up(self) -> tuple[str, ...]:
+    def looks_up(self) -> tuple[str | Operator, ...]:
         """Those that the call names as its `delta_tables`, where it does."""
         return tuple(getattr(self.call, "delta_tables", ()))
 

@@ -10,6 +10,7 @@ from streaming.base import (
     ADDED,
     BATCH,
     DAY,
+    INGESTED_AT,
     REASON,
     SIGN,
     DeclarationError,
@@ -44,9 +45,17 @@ class History(Operator):
     A delete ends the interval before it.
 
     `since` is the column with the time of a revision; where that is null, and where nothing is said, it is the event
-    time, and of a delete without one the time at which it came. `track` are the columns of which another value begins
-    an interval; revisions that differ in others alone are one interval, with the values of the last of them. All
-    columns are tracked where nothing is said, so that each revision begins one.
+    time, and of a delete without one the time at which it came. Of whole extracts (`Stream(snapshots=...)`) a row that
+    is new or has changed is a revision, and one that is gone a delete: without `since` at the time at which the extract
+    was taken, as `Snapshots(taken_at=...)` says, or else came; a delete always at that time, and so is a row that is
+    there again with an older one.
+
+    Of a stream that forgets deletes (`Stream(forget=...)`) a revision that is forgotten is in no interval; the history
+    itself keeps all others.
+
+    `track` are the columns of which another value begins an interval; revisions that differ in others alone are one
+    interval, with the values of the last of them. All columns are tracked where nothing is said, so that each revision
+    begins one.
 
     `kind=2` (type 2 of Kimball's dimensions) keeps all intervals, `kind=1` of each key the newest without an end, so
     that a revision which comes late, but is older, changes nothing. Both are always current: nothing is late for them.
@@ -70,11 +79,10 @@ class History(Operator):
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
         settle(self, f"history {self.name!r}")
-        if not self.of.revised or self.of.snapshots is not None:
-            has = "snapshots, which tell no time of a change" if self.of.key else "no key, so that nothing is revised"
+        if not self.of.revised:
             raise DeclarationError(
-                f"history {self.name!r} is of stream {self.of.name!r}, which has {has}",
-                "declare Stream(key=..., sequence=...).",
+                f"history {self.name!r} is of stream {self.of.name!r}, which has no key, so that nothing is revised",
+                "declare Stream(key=..., sequence=...), or snapshots=Snapshots() of whole extracts.",
                 operator=self.name,
                 stream=self.of.name,
             )
@@ -184,11 +192,16 @@ class History(Operator):
         return (*self.of.key, VALID_FROM) if self.kind == 2 else self.of.key
 
     @property
+    def _time(self) -> str:
+        """The time of a revision where no column is named."""
+        return self.of.event_time if self.of.snapshots is None else self.of.snapshots.taken_at or INGESTED_AT
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear."""
         return {
             "stream": self.of.name,
-            "since": self.since or self.of.event_time,
+            "since": self.since or self._time,
             "track": None if self.track is None else list(self.track),
             "kind": self.kind,
         }
@@ -199,7 +212,7 @@ class History(Operator):
             return published_columns(self, suffix)
         if suffix:
             return ()
-        time = read_from_log(self.of, f"`{self.since or self.of.event_time}`")
+        time = read_from_log(self.of, f"`{self.since}`" if self.since else self._time)
         meanings = {
             VALID_FROM: "When the row began to be as it is here.",
             VALID_TO: "When it was another one, or gone, exclusive; null where it is as here.",

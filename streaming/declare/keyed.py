@@ -46,6 +46,7 @@ from streaming.declare.operator import (
     OnError,
     Operator,
     TableSpec,
+    check_dimension,
     corrections_of,
     published_columns,
     published_of,
@@ -95,7 +96,8 @@ class Keyed(Operator):
     up the others, unless its clock has `heartbeat_after`.
 
     `rules` are set by a control stream: `key.rules` has those in force for the row, by their keys, and `key.matching`
-    those whose SQL condition (`ConditionRule`) is true of it.
+    those whose SQL condition (`ConditionRule`) is true of it. Of a history `key.rules` has the rows as they were at
+    `key.at`.
     `idle` forgets a key once it had no row for that long in event time.
 
     `on_error="side"` sends a row for which the function raises to the side output `failed`, as if it had never come;
@@ -143,7 +145,8 @@ class Keyed(Operator):
         check_connected(self.name, self.by, self.order, self.streams)
         check_keys_are_exact(f"by of keyed function {self.name!r}", self.by, self.streams[0].types)
         if self.rules is not None:
-            check_rules(self.name, self.streams, self.rules.of)
+            check_rules(self.name, self.streams, self.rules.control)
+            check_dimension(self, self.rules.history)
         check_state(self.name, self.by, self.state_schema)
         reserved = {
             FAILED,
@@ -166,8 +169,13 @@ class Keyed(Operator):
 
     @property
     def reads(self) -> tuple[Stream, ...]:
-        """The streams, and then the control stream."""
-        return (*self.streams, *self.pins)
+        """The streams, and then the control stream; that of a history is read by the history alone."""
+        return self.streams if self.dimensions else (*self.streams, *self.pins)
+
+    @property
+    def dimensions(self) -> tuple[Operator, ...]:
+        """The history, if its rows are looked up."""
+        return () if self.rules is None or self.rules.history is None else (self.rules.history,)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -176,8 +184,8 @@ class Keyed(Operator):
 
     @property
     def pins(self) -> tuple[Stream, ...]:
-        """The control stream, if it has rules."""
-        return () if self.rules is None else (self.rules.of,)
+        """The control stream, if it has rules, or that of the history whose rows are looked up."""
+        return () if self.rules is None else (self.rules.control,)
 
     @property
     def tables(self) -> tuple[TableSpec, ...]:

@@ -71,7 +71,7 @@ def check_rules(name: str, streams: Sequence[Stream], control: Stream) -> None:
     if control in streams:
         raise DeclarationError(
             f"the rules of keyed function {name!r} are those of {control.name!r}, which is the stream it reads",
-            "name a stream that sets rules.",
+            "name a stream that sets rules, or a history of another one.",
             operator=name,
         )
     conditions = [rule for rule in control.rules if isinstance(rule, ConditionRule)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
-from streaming.base import AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN
+from streaming.base import AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN, DeclarationError
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
@@ -122,8 +122,13 @@ class Operator(ABC):
         return tuple(stream for stream in self.reads if stream not in self.pins)
 
     @property
-    def looks_up(self) -> tuple[str, ...]:
-        """The addresses of Delta tables in which it finds answers, besides its logs, as far as that is declared."""
+    def dimensions(self) -> tuple[Operator, ...]:
+        """The operators of its pipeline whose rows it looks up as they were known with each batch; they step first."""
+        return ()
+
+    @property
+    def looks_up(self) -> tuple[str | Operator, ...]:
+        """The Delta tables in which it finds answers, by address or operator, as far as that is declared."""
         return ()
 
     @property
@@ -275,6 +280,36 @@ class Operator(ABC):
     def table_name(self, suffix: str = "") -> str:
         """The name of the table with this suffix."""
         return f"{self.name}_{suffix}" if suffix else self.name
+
+
+def check_dimension(operator: Operator, dimension: Operator | None) -> None:
+    """Refuse an operator that looks up rows which are made of its own.
+
+    Raises:
+        DeclarationError: with the way that its rows take.
+    """
+    upstream = [] if dimension is None else _upstream(dimension)
+    if (operator.folder, operator.name) in [(each.folder, each.name) for each in upstream]:
+        assert dimension is not None
+        way = " and ".join(repr(each.name) for each in upstream)
+        raise DeclarationError(
+            f"{operator.kind_name} {operator.name!r} looks up rows of {dimension.name!r}, which follow from its own by "
+            f"way of {way}",
+            "look up a table that does not follow from what is looked up in it.",
+            operator=operator.name,
+            value=dimension.name,
+        )
+
+
+def _upstream(of: Operator | Stream) -> list[Operator]:
+    """The operators that an operator or a stream follows, however far away."""
+    beside = of.dimensions if isinstance(of, Operator) else ()
+    followed = [*beside, *(each for stream in of.reads for each, _ in stream.source.follows)]
+    return list(dict.fromkeys(one for each in followed for one in (*_itself(each), *_upstream(each))))
+
+
+def _itself(of: Operator | Stream) -> tuple[Operator, ...]:
+    return (of,) if isinstance(of, Operator) else ()
 
 
 def published_columns(operator: Operator, suffix: str) -> tuple[ColumnSpec, ...]:

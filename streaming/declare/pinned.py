@@ -1,4 +1,4 @@
-"""The declaration of a pinned side input: rules that a control stream sets, changes and removes at run time."""
+"""The declaration of a pinned side input: rules that a control stream sets, or rows of a history as they were."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streaming.base import DeclarationError, settle
 from streaming.declare.condition_rule import ConditionRule
+from streaming.declare.history import History
 from streaming.declare.keyed_checks import check_keys_are_exact
 from streaming.declare.stream import Stream
 
@@ -23,17 +24,25 @@ class Pinned:
     such commit see what that one saw. The rules that are in force must fit into the memory of a task: a hundred
     thousand at most.
 
+    Of a `History` the rows are a dimension: by the key of its stream those that were valid at the time of the row, or
+    for which the timer was set, as the history was known when the batch was read; of `kind=1` the newest. They have the
+    columns of the history, and its stream is the one whose log is pinned. Rows wait until the history is that far.
+
     Raises:
-        DeclarationError: an unknown column, or a key whose equal values are not always the same.
+        DeclarationError: an unknown column, a key whose equal values are not always the same, or a history with what
+            only rules have.
     """
 
-    of: Stream
+    of: Stream | History
     by: tuple[str, ...] = ()
     version: str | None = None
     removed: str | None = None
 
     def __post_init__(self) -> None:
         settle(self, "Pinned")
+        if isinstance(self.of, History):
+            self._check_history(self.of)
+            return
         object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
         check_keys_are_exact(f"by of rules of control stream {self.of.name!r}", self.by, self.of.types)
         if self.version is not None and self.version not in self.of.columns:
@@ -55,9 +64,36 @@ class Pinned:
                 stream=self.of.name,
             )
 
+    def _check_history(self, history: History) -> None:
+        for name in ("by", "version", "removed"):
+            value = getattr(self, name)
+            if value and not (name == "by" and value == history.of.key):
+                raise DeclarationError(
+                    f"{name}={value!r} of Pinned is about rules, and {history.name!r} is a history, whose rows are by "
+                    f"the key of their stream: {', '.join(history.of.key)}",
+                    "leave it out.",
+                    field=name,
+                    value=value,
+                    operator=history.name,
+                )
+        object.__setattr__(self, "by", history.of.key)
+
+    @property
+    def control(self) -> Stream:
+        """The stream of which each batch of the data says how far it was."""
+        return self.of.of if isinstance(self.of, History) else self.of
+
+    @property
+    def history(self) -> History | None:
+        """The history whose rows are looked up; None for rules."""
+        return self.of if isinstance(self.of, History) else None
+
     @property
     def fingerprint(self) -> str:
         """The facts that rules follow from, in words."""
+        if isinstance(self.of, History):
+            facts = ", ".join(f"{name} {value}" for name, value in self.of.whole_fingerprint.items())
+            return f"history {self.of.name} of {facts}"
         newest = "last to come" if self.version is None else f"greatest {self.version}"
         asked = "" if self.condition is None else f", conditions in {self.condition}"
         gone = "" if self.removed is None else f", without those that are {self.removed}"
@@ -66,4 +102,4 @@ class Pinned:
     @property
     def condition(self) -> str | None:
         """The column of the control stream that has conditions; None where there is none."""
-        return next((rule.column for rule in self.of.rules if isinstance(rule, ConditionRule)), None)
+        return next((rule.column for rule in self.control.rules if isinstance(rule, ConditionRule)), None)

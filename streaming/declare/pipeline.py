@@ -120,6 +120,7 @@ class Pipeline:
                     stream=stream.name,
                 )
         self._check_reads()
+        self._check_dimensions()
         self._check_changes()
         self._check_tables()
         _check_deliveries(self.name, self.streams, self.operators, self.deliveries)
@@ -137,6 +138,23 @@ class Pipeline:
                         "add it to the pipeline's streams.",
                         operator=operator.name,
                         stream=stream.name,
+                    )
+
+    def _check_dimensions(self) -> None:
+        """Refuse whoever looks up rows that nobody in the pipeline computes.
+
+        Raises:
+            DeclarationError: with what to add.
+        """
+        for operator in self.operators:
+            for dimension in operator.dimensions:
+                if dimension not in self.operators:
+                    raise DeclarationError(
+                        f"{operator.kind_name} {operator.name!r} looks up rows of {dimension.kind_name} "
+                        f"{dimension.name!r}, which is none of the operators of pipeline {self.name!r}",
+                        "add it, and its stream, so that it is as far as its stream was with each batch.",
+                        operator=operator.name,
+                        value=dimension.name,
                     )
 
     def _check_changes(self) -> None:
@@ -169,7 +187,10 @@ class Pipeline:
     def _check_tables(self) -> None:
         names = [operator.name for operator in self.operators]
         for operator in self.operators:
-            taken = (*_TAKEN, *((*OF_KEYS, "rows") if any(stream.revised for stream in operator.reads) else ()))
+            taken = (
+                *_TAKEN,
+                *((*OF_KEYS, "rows", "forgotten") if any(stream.revised for stream in operator.reads) else ()),
+            )
             if names.count(operator.name) > 1 or operator.name in taken:
                 raise DeclarationError(
                     f"view name {operator.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "

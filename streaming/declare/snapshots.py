@@ -16,11 +16,17 @@ class Snapshots:
     one that is empty or was cut off would be: its rows stay in the log, nothing else changes, and the next one counts.
     One with rejected rows takes no key for gone.
 
+    `taken_at` is a SQL expression for the time at which an extract was taken, over the columns and `_origin`, such as
+    `exported_at`, or `_origin.modified` of files: the greatest in an extract counts. A `History` is told by it when
+    rows were new, changed or gone; without it that is when the extract came. Columns in it are no values of a row: one
+    that differs in these alone is as it was.
+
     Raises:
         DeclarationError: the share is not between 0 and 1.
     """
 
     at_most_gone: float = 0.2
+    taken_at: str | None = None
 
     def __post_init__(self) -> None:
         settle(self, "Snapshots")

@@ -59,6 +59,13 @@ class Stream:
     compute with those that stand. `Debezium` tells `sequence` and `deletes` by itself. With `snapshots` each batch is a
     whole extract of a table, which needs a key and neither of the two.
 
+    `forget`, such as `30 days`, bounds what is remembered of keys that are gone. Without it a delete stays for ever, so
+    that no older revision brings its row back. The time of a delete is the later one of its stamp and its event time
+    (of one without, when it came). At the end of each batch those deletes are forgotten whose time is more than
+    `forget` before the watermark after the batch. From then on a revision whose key nobody knows, and whose event time
+    is not after the latest delete that is forgotten, is *forgotten*, too: nobody can tell whether its key was gone. It
+    changes nothing, is counted, and stays in the log.
+
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
             is shorter than a day.
@@ -78,6 +85,7 @@ class Stream:
     sequence: str | None = None
     deletes: str | None = None
     snapshots: Snapshots | None = None
+    forget: str | None = None
 
     kind_name = "stream"
     delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
@@ -149,6 +157,7 @@ class Stream:
         if self.snapshots is not None:
             self._check_snapshots()
         self._check_sequence()
+        self._check_forget()
         self._check_unsent()
         if self.source.takes_back:
             raise DeclarationError(
@@ -166,7 +175,7 @@ class Stream:
             )
 
     def _check_without_key(self) -> None:
-        for given in ("sequence", "deletes", "snapshots"):
+        for given in ("sequence", "deletes", "snapshots", "forget"):
             if getattr(self, given) is not None:
                 raise DeclarationError(
                     f"{given}={getattr(self, given)!r} of stream {self.name!r} is about revisions, and it has no key",
@@ -208,11 +217,31 @@ class Stream:
                 field="sequence",
                 stream=self.name,
             )
-        readable = {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
         if self.sequence is not None:
-            check_value(f"the sequence of stream {self.name!r}", self.sequence, readable)
+            check_value(f"the sequence of stream {self.name!r}", self.sequence, self._readable)
         if self.deletes is not None:
-            check_condition(f"deletes of stream {self.name!r}", self.deletes, readable)
+            check_condition(f"deletes of stream {self.name!r}", self.deletes, self._readable)
+
+    @property
+    def _readable(self) -> dict[str, str | None]:
+        """The types of what expressions about a revision may read."""
+        return {**self.types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
+
+    def _check_forget(self) -> None:
+        """Refuse to forget where nothing is remembered, or at once."""
+        if self.forget is None:
+            return
+        nothing = self.snapshots is not None or self.deletes is None
+        if nothing or interval(self.forget) <= timedelta():
+            why = "has extracts, which say anew what is gone" if self.snapshots else "declares no deletes"
+            raise DeclarationError(
+                f"forget={self.forget!r} of stream {self.name!r} is how long a delete is remembered, and "
+                f"{'the stream ' + why if nothing else 'none would be'}",
+                "leave it out, or give it a length such as '30 days'.",
+                field="forget",
+                value=self.forget,
+                stream=self.name,
+            )
 
     def _check_unsent(self) -> None:
         """Refuse a column that is derived of several, where a change may come without the value of one of them."""
@@ -242,6 +271,17 @@ class Stream:
                 field="snapshots",
                 stream=self.name,
             )
+        assert self.snapshots is not None
+        if self.snapshots.taken_at is not None:
+            what, readable = f"taken_at of the snapshots of stream {self.name!r}", self._readable
+            if not (check_value(what, self.snapshots.taken_at, readable) or "timestamp").startswith("timestamp"):
+                raise DeclarationError(
+                    f"{what} is {self.snapshots.taken_at!r}, which is no timestamp",
+                    "write an expression for one, such as '_origin.modified'.",
+                    field="taken_at",
+                    value=self.snapshots.taken_at,
+                    stream=self.name,
+                )
         if not self.source.batches_are_extracts:
             raise DeclarationError(
                 f"stream {self.name!r} has snapshots, and nothing says that a batch of its source is one extract",
@@ -307,9 +347,16 @@ class Stream:
         """The part of the declaration from which changes follow, as JSON values."""
         form = self.format.revisions
         told = {} if form is None else {form.sequence: form.name, form.deletes: form.name}
-        extracts = {} if self.snapshots is None else {"snapshots": True}
+        extracts = {} if self.snapshots is None else {"snapshots": self.snapshots.taken_at or True}
         sequence, deletes = (told.get(each, each) if each else each for each in (self.sequence, self.deletes))
-        return {"key": list(self.key), "sequence": sequence, "deletes": deletes, **extracts}
+        forgets = {} if self.forget is None else {"forget": interval(self.forget).total_seconds()}
+        return {"key": list(self.key), "sequence": sequence, "deletes": deletes, **extracts, **forgets}
+
+    @cached_property
+    def compared(self) -> tuple[str, ...]:
+        """The columns of which another value in an extract makes a row another one."""
+        times = {*names_in(self.snapshots.taken_at)} if self.snapshots and self.snapshots.taken_at else set()
+        return tuple(name for name in self.columns if not times & self.made_of[name])
 
     @property
     def concerns(self) -> str:

@@ -41,7 +41,7 @@ from streaming.declare import (
     through_column,
 )
 from streaming.keyed.frame import in_order, is_on_time
-from streaming.keyed.rules import PinnedRules, rules_of_logs
+from streaming.keyed.rules import PinnedRules, history_through, rows_of_control, rules_of_logs
 from streaming.keyed.schemas import key_schema, spark_schema
 from streaming.keyed.tasks import STREAM, TIME, RowsOf, key_column
 from streaming.lake import Lake
@@ -316,11 +316,18 @@ def pinned_rules(
     """
     if keyed.rules is None:
         return None
-    stream, control = keyed.streams[0], keyed.rules.of
+    stream = keyed.streams[0]
     followed = batches_after(lake, stream, -1) if batches is None else batches
-    if rows is None and delta.exists(lake.log(control)):
-        rows = read_log(spark, lake, control)
-    return rules_of_logs(keyed.rules, followed, at.through[stream.name], rows)
+    known = rows_of_control(spark, lake, keyed.rules) if rows is None else rows
+    rules = rules_of_logs(keyed.rules, followed, at.through[stream.name], known)
+    history = keyed.rules.history
+    if rows is None and history is not None and history_through(lake, history) < rules.pins.last:
+        raise OperatorError(
+            f"history {history.name!r}, whose rows keyed function {keyed.name!r} looks up, has not followed batch "
+            f"{rules.pins.last} of {history.of.name!r} yet, which rows of {stream.name!r} have seen; run the pipeline "
+            "first."
+        )
+    return rules
 
 
 def read_corrections(
@@ -369,7 +376,7 @@ def _can_be_followed(lake: Lake, keyed: Keyed) -> bool:
     """True if all logs are there, and say how far the control stream was, if there is one."""
     newest = [head(lake, stream) if delta.exists(lake.log(stream)) else None for stream in keyed.streams]
     rules = keyed.rules
-    return all(batch is not None and (rules is None or rules.of.name in batch.pins) for batch in newest)
+    return all(batch is not None and (rules is None or rules.control.name in batch.pins) for batch in newest)
 
 
 def pending(

@@ -51,8 +51,8 @@ class Key:
     `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came; in order
     `event`, where late rows come in their place in a correction, always false. `stream`:
     the name of the stream that the row is of; None for a timer. `rules`: those in force (`rules=Pinned(...)`), rows of
-    the control stream by their keys, such as `key.rules.get(key.key)`; `matching`: those of them whose condition is
-    true of the row. Both are in the order of the rules' keys.
+    the control stream by their keys, such as `key.rules.get(key.key)`, or of a history, as they were at `at`;
+    `matching`: those of them whose condition is true of the row. Both are in the order of the rules' keys.
     """
 
     __slots__ = (
@@ -235,7 +235,7 @@ class Fold:
             self.advance(key, before)
         key.at, key.late, key.stream, key._stamp = at, at < stamp, self._streams[of], stamp
         if self._rules is not None:
-            key.rules = self._rules.of_batch(batch)
+            key.rules = self._rules.of_row(batch, at)
             key.matching = self._rules.matching(key.rules, true) if true else ()
         key._earliest = at if self._by_event_time or at < stamp else stamp
         ends = None

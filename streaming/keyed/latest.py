@@ -37,6 +37,10 @@ def latest(
     state` reads it. A result is a row that was superseded, with `valid_from` and `valid_to`. Of rows of one event time
     the last in the log's order is the newest. Rows take effect once the clock has passed them, and late ones none.
 
+    It is no table of what stands: a row that comes late changes nothing, now or later, no row says that its key is
+    gone, and nothing corrects what was emitted. What follows late changes and deletes is `History(kind=1)` of a stream
+    with a key, and with all intervals `History(kind=2)`.
+
     Raises:
         DeclarationError: a column has a type that is not known, or the name of one that is added.
     """

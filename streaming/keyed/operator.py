@@ -45,7 +45,7 @@ from streaming.keyed.corrections import (
 from streaming.keyed.fold import NEVER
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.migration import changed_text, check_whole, counts_as, later_outputs, migrations_of
-from streaming.keyed.rules import PinnedRules, rules_of_logs
+from streaming.keyed.rules import PinnedRules, rows_of_control, rules_of_logs
 from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.state_table import DUE, TIMERS
 from streaming.keyed.steps import KeyedSteps
@@ -351,7 +351,7 @@ def audit_keyed(
         if not columns:
             continue
         schema = pa.schema([schemas[suffix].field(name) for name in columns])
-        computed = _computed_again(keyed, logs, at, suffix, schema)
+        computed = _computed_again(spark, lake, keyed, logs, at, suffix, schema)
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))
         words = f"{suffix or 'results'}: computed again, equal"
         yield Law("cuts", keyed.table_name(suffix), stored, computed, words).finding()
@@ -360,7 +360,13 @@ def audit_keyed(
 
 
 def _computed_again(
-    keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Progress, suffix: str, schema: pa.Schema
+    spark: SparkSession,
+    lake: Lake,
+    keyed: Keyed,
+    logs: Mapping[str, LogAtVersion],
+    at: Progress,
+    suffix: str,
+    schema: pa.Schema,
 ) -> DataFrame:
     rows = {}
     for stream in keyed.streams:
@@ -371,9 +377,9 @@ def _computed_again(
         rows[stream.name] = followed
     clock, rules = optional_micros(at.watermark), None
     if keyed.rules is not None:
-        control, name = logs.get(keyed.rules.of.name), keyed.streams[0].name
-        control_rows = None if control is None else control.rows
-        rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], control_rows)
+        name = keyed.streams[0].name
+        known = _rows_of_control(spark, lake, keyed.rules, logs)
+        rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], known)
     task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema, rules)
     return in_order(keyed, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
 
@@ -426,9 +432,18 @@ def _pinned_rules(
 ) -> PinnedRules | None:
     if keyed.rules is None:
         return None
-    control = logs.get(keyed.rules.of.name)
     batches = logs[keyed.streams[0].name].batches
-    return pinned_rules(spark, lake, keyed, heads, batches, None if control is None else control.rows)
+    return pinned_rules(spark, lake, keyed, heads, batches, _rows_of_control(spark, lake, keyed.rules, logs))
+
+
+def _rows_of_control(
+    spark: SparkSession, lake: Lake, pinned: Pinned, logs: Mapping[str, LogAtVersion]
+) -> DataFrame | None:
+    """The rows that rules follow from: of the log that is audited, or of a history, which has a law of its own."""
+    if pinned.history is not None:
+        return rows_of_control(spark, lake, pinned)
+    control = logs.get(pinned.control.name)
+    return None if control is None else control.rows
 
 
 def _recomputed(

@@ -1,22 +1,28 @@
-"""The rules of a control stream: the history of each, and which are in force for a row or a timer."""
+"""The rules of a control stream: the history of each, and which are in force for a row or a timer.
+
+The rows of a `History` that is pinned are found in the same way: by the batch that is pinned, and by time.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from operator import itemgetter
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN, FunctionError, is_less, optional_micros, python_values
-from streaming.declare import Pinned, Stream
+from streaming.base import ADDED, BATCH, ORIGIN, SIGN, FunctionError, is_less, optional_micros, python_values
+from streaming.declare import VALID_FROM, VALID_TO, History, Pinned, Stream
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, batches_after, head, valid
+from streaming.log import Batch, LogFiles, batches_after, head, read_log, valid
+from streaming.operators import Progress
+from streaming.tables import delta
 
 Chains = dict[tuple[Any, ...], list[tuple[int, tuple[Any, ...]]]]
 """Per rule what it became: the batch of the control stream that changed it, and the row, each newer than the last."""
@@ -51,9 +57,9 @@ class RuleHistory:
     def __init__(self, pinned: Pinned, chains: Chains | None = None) -> None:
         self.pinned = pinned
         self.chains: Chains = chains or {}
-        self._keys = [pinned.of.columns.index(name) for name in pinned.by]
-        self._version = None if pinned.version is None else pinned.of.columns.index(pinned.version)
-        self._removed = None if pinned.removed is None else pinned.of.columns.index(pinned.removed)
+        self._keys = [pinned.control.columns.index(name) for name in pinned.by]
+        self._version = None if pinned.version is None else pinned.control.columns.index(pinned.version)
+        self._removed = None if pinned.removed is None else pinned.control.columns.index(pinned.removed)
 
     def add(self, batch: int, row: tuple[Any, ...]) -> None:
         """Take a row of the control stream, in the order of its log; one with a lesser version changes nothing."""
@@ -74,13 +80,21 @@ class RuleHistory:
             chains = {key: chain for key, chain in chains.items() if not self._is_gone(chain, batch)}
         return RuleHistory(self.pinned, chains)
 
+    def read(self, rows: DataFrame, first: int) -> None:
+        """Take further rows of the control stream; of those up to batch `first` only what is in force then."""
+        add_rules(self, rows, first)
+
+    def opened(self, pins: Pins) -> RulesByPin:
+        """The rules by what each batch has pinned."""
+        return RulesByPin(self, pins)
+
     def _is_gone(self, chain: list[tuple[int, tuple[Any, ...]]], batch: int) -> bool:
         """True if a rule was removed up to a batch, and has not come again."""
         return len(chain) == 1 and chain[0][0] <= batch and bool(chain[0][1][self._removed or 0])
 
     def of_all(self, column: str) -> list[Any]:
         """The value of a column in each rule that is kept, in the order of their places."""
-        place = self.pinned.of.columns.index(column)
+        place = self.pinned.control.columns.index(column)
         return [row[place] for _, chain in self.in_order() for _, row in chain]
 
     def in_order(self) -> list[tuple[tuple[Any, ...], list[tuple[int, tuple[Any, ...]]]]]:
@@ -91,6 +105,78 @@ class RuleHistory:
         return sum(map(len, self.chains.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """A row of a history from one instant until another, in microseconds, exclusive, or without an end.
+
+    It was added by the batch `since` of the stream, and taken back by the batch `until`; None where it stands.
+    """
+
+    since: int
+    until: int | None
+    begins: int
+    ends: int | None
+    identity: str
+    row: tuple[Any, ...]
+
+    def holds(self, pin: int, at: int | None) -> bool:
+        """True if it was known by batch `pin`, and valid at an instant where one is asked for."""
+        known = self.since <= pin and (self.until is None or pin < self.until)
+        return known and (at is None or (self.begins <= at and (self.ends is None or at < self.ends)))
+
+
+class Dimension:
+    """The rows of a pinned history by their keys, batch by batch of its stream."""
+
+    def __init__(self, pinned: Pinned, rows: Mapping[tuple[Any, ...], Sequence[Valid]] | None = None) -> None:
+        assert pinned.history is not None
+        self.pinned = pinned
+        self.history = pinned.history
+        self.rows: dict[tuple[Any, ...], list[Valid]] = {key: [*of_key] for key, of_key in (rows or {}).items()}
+
+    def __len__(self) -> int:
+        return sum(map(len, self.rows.values()))
+
+    def of_all(self, column: str) -> list[Any]:
+        """None: rows of a history are no conditions."""
+        return []
+
+    def since(self, batch: int) -> Dimension:
+        """The rows without those that were taken back by `batch`: nobody asks as of earlier ones any more."""
+        left = {
+            key: [each for each in of_key if each.until is None or each.until > batch]
+            for key, of_key in self.rows.items()
+        }
+        return Dimension(self.pinned, {key: of_key for key, of_key in left.items() if of_key})
+
+    def read(self, rows: DataFrame, first: int) -> None:
+        """Take further signed rows of the history; of those up to batch `first` only what stands then is fetched."""
+        number, columns = F.col(BATCH), [*self.history.columns]
+        values = [*(f"`{name}`" for name in columns), ADDED, SIGN, BATCH]
+        newest = F.max_by(F.struct(*values), number).alias("_row")
+        before = rows.where(number <= first).groupBy(ADDED).agg(F.sum(SIGN).alias("_net"), newest)
+        # What was taken back since is of a row that is known already, or was added by `first`.
+        told = before.where("_net <> 0").select("_row.*").union(rows.where(number > first).select(*values))
+        read = told.orderBy(BATCH, SIGN).toArrow()
+        for *row, identity, sign, batch in zip(*map(python_values, read.columns), strict=True):
+            self._tell(dict(zip(columns, row, strict=True)), identity, sign, batch)
+
+    def opened(self, pins: Pins) -> RowsByPin:
+        """The rows by what each batch has pinned."""
+        return RowsByPin(self, pins)
+
+    def _tell(self, row: dict[str, Any], identity: str, sign: int, batch: int) -> None:
+        of_key = self.rows.setdefault(tuple(row[name] for name in self.pinned.by), [])
+        begins, ends, values = row[VALID_FROM], row.get(VALID_TO), tuple(row.values())
+        if sign > 0:
+            of_key.append(Valid(batch, None, begins, ends, identity, values))
+            return
+        for place, each in enumerate(of_key):
+            if each.until is None and each.identity == identity:
+                of_key[place] = replace(each, until=batch)
+                return
+
+
 class RulesInForce(Mapping[tuple[Any, ...], Any]):
     """The mapping that a function sees as `key.rules`: the rows of the control stream in force, by their keys."""
 
@@ -98,7 +184,7 @@ class RulesInForce(Mapping[tuple[Any, ...], Any]):
 
     def __init__(self, chains: Mapping[tuple[Any, ...], list[tuple[int, Any]]], pinned: Pinned, pin: int) -> None:
         self._chains, self._by = chains, pinned.by
-        self._removed = None if pinned.removed is None else pinned.of.columns.index(pinned.removed)
+        self._removed = None if pinned.removed is None else pinned.control.columns.index(pinned.removed)
         self.pin = pin
         """The newest batch of the control stream that is seen."""
 
@@ -109,6 +195,9 @@ class RulesInForce(Mapping[tuple[Any, ...], Any]):
                 f"there is no rule {key!r}: rules are looked up by a tuple of {len(self._by)}, as in key.rules.get("
                 f"{f'({names},)' if len(self._by) == 1 else f'({names})'})."
             )
+        return self._find(key)
+
+    def _find(self, key: tuple[Any, ...]) -> Any:
         chain = self._chains.get(key)
         place = bisect_right(chain, self.pin, key=_BATCH) if chain else 0
         if not chain or not place:
@@ -124,6 +213,26 @@ class RulesInForce(Mapping[tuple[Any, ...], Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class RowsInForce(RulesInForce):
+    """The mapping that a function sees as `key.rules` of a history: its rows valid at a time, by their keys."""
+
+    __slots__ = ("_at", "_rows")
+
+    def __init__(self, rows: Mapping[tuple[Any, ...], Sequence[Valid]], pinned: Pinned, pin: int, at: int) -> None:
+        super().__init__({}, pinned, pin)
+        self._rows = rows
+        self._at = at if pinned.history is not None and pinned.history.kind == 2 else None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return (key for key, of_key in self._rows.items() if any(each.holds(self.pin, self._at) for each in of_key))
+
+    def _find(self, key: tuple[Any, ...]) -> Any:
+        for each in self._rows.get(key, ()):
+            if each.holds(self.pin, self._at):
+                return each.row
+        raise KeyError(key)
 
 
 @dataclass(frozen=True)
@@ -176,30 +285,29 @@ class Pins:
 class PinnedRules:
     """The rules of a function over some batches, as they are handed to a task."""
 
-    history: RuleHistory
+    history: RuleHistory | Dimension
     pins: Pins
 
-    def opened(self) -> RulesByPin:
+    def opened(self) -> RulesByPin | RowsByPin:
         """The pinned rules, opened for use in a task."""
-        return RulesByPin(self)
+        return self.history.opened(self.pins)
 
 
 class RulesByPin:
     """Finds the rules that are in force for a row or a timer."""
 
-    def __init__(self, rules: PinnedRules) -> None:
-        pinned = rules.history.pinned
-        row, self._pinned = row_class(pinned.of.columns), pinned
+    def __init__(self, history: RuleHistory, pins: Pins) -> None:
+        pinned = history.pinned
+        row, self._pinned = row_class(pinned.control.columns), pinned
         self._chains = {
-            key: [(batch, tuple.__new__(row, values)) for batch, values in chain]
-            for key, chain in rules.history.in_order()
+            key: [(batch, tuple.__new__(row, values)) for batch, values in chain] for key, chain in history.in_order()
         }
         self._placed = [(key, row) for key, chain in self._chains.items() for _, row in chain]
-        self._pins = rules.pins
+        self._pins = pins
         self._of_batch: dict[int, RulesInForce] = {}
 
-    def of_batch(self, batch: int) -> RulesInForce:
-        """Those for the rows of a batch of the data."""
+    def of_row(self, batch: int, at: int) -> RulesInForce:
+        """Those for the rows of a batch of the data, whatever their time."""
         rules = self._of_batch.get(batch)
         if rules is None:
             rules = self._of_batch[batch] = self._at(self._pins.of_batch(batch))
@@ -224,6 +332,43 @@ class RulesByPin:
         return RulesInForce(self._chains, self._pinned, pin)
 
 
+class RowsByPin:
+    """Finds the rows of a history that were valid for a row or a timer."""
+
+    def __init__(self, dimension: Dimension, pins: Pins) -> None:
+        row, self._pinned = row_class(tuple(dimension.history.columns)), dimension.pinned
+        ordered = sorted(dimension.rows.items(), key=lambda entry: entry[0])
+        self._rows = {
+            key: [replace(each, row=tuple.__new__(row, each.row)) for each in of_key] for key, of_key in ordered
+        }
+        self._pins = pins
+
+    def of_row(self, batch: int, at: int) -> RowsInForce:
+        """Those for a row of a batch of the data with an event time."""
+        return self._at(self._pins.of_batch(batch), at)
+
+    def of_time(self, at: int, rules: RulesInForce) -> RowsInForce:
+        """Those for a timer that was set to `at`, by a key that saw `rules`."""
+        return self._at(max(self._pins.of_time(at), rules.pin), at)
+
+    def matching(self, in_force: RulesInForce, places: Iterable[int]) -> list[Any]:
+        """None: rows of a history are no conditions."""
+        return []
+
+    @property
+    def none(self) -> RowsInForce:
+        """Those before any batch."""
+        return self._at(-1, 0)
+
+    def _at(self, pin: int, at: int) -> RowsInForce:
+        return RowsInForce(self._rows, self._pinned, pin, at)
+
+
+def new_history(pinned: Pinned) -> RuleHistory | Dimension:
+    """The empty history of what is pinned."""
+    return RuleHistory(pinned) if pinned.history is None else Dimension(pinned)
+
+
 class ControlRules:
     """Reads the rules that a data stream has pinned; what it has read it keeps, and asks for what is new."""
 
@@ -233,14 +378,28 @@ class ControlRules:
         self._stream = stream
         self._pinned = pinned
         self._log: LogFiles | None = None
-        self._history = RuleHistory(pinned)
+        self._history = new_history(pinned)
         self._from, self._through = -1, -1
         self._batches: dict[int, tuple[int, int | None]] = {}
 
     def is_known(self) -> bool:
         """True if the log of the data says how far the control stream was: without that nothing is followed."""
         newest = head(self._lake, self._stream)
-        return newest is not None and self._pinned.of.name in newest.pins
+        return newest is not None and self._pinned.control.name in newest.pins
+
+    def foreseen(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """The first of `batches` whose rows can be computed, since a history is as far as they have pinned it."""
+        if self._pinned.history is None:
+            return batches
+        newest = head(self._lake, self._stream)
+        assert newest is not None
+        through, before_all = history_through(self._lake, self._pinned.history), newest.pins[self._name].first
+        is_far = (_pinned_by(each, self._pinned, before_all)[0] <= through for each in batches)
+        return [each for each, _ in zip(batches, takewhile(bool, is_far), strict=False)]
+
+    @property
+    def _name(self) -> str:
+        return self._pinned.control.name
 
     def of(self, first: int, batches: Sequence[Batch]) -> PinnedRules:
         """The rules for `batches`, in order, and for rows and timers of those from batch `first` on.
@@ -250,7 +409,7 @@ class ControlRules:
         """
         newest = head(self._lake, self._stream)
         assert newest is not None
-        before_all = newest.pins[self._pinned.of.name].first
+        before_all = newest.pins[self._name].first
         first, last = min(first, newest.number), batches[-1].number if batches else newest.number
         if first not in self._batches and (not batches or first < batches[0].number):
             batches = [each for each in batches_after(self._lake, self._stream, first - 1) if each.number <= last]
@@ -260,43 +419,69 @@ class ControlRules:
         history = self._read(pins.first, pins.last)
         if len(history) > MOST_RULES:
             raise FunctionError(
-                f"control stream {self._pinned.of.name!r} has {len(history):,} rules in force or changed within one "
+                f"control stream {self._name!r} has {len(history):,} rules in force or changed within one "
                 f"step, and a task holds {MOST_RULES:,} at most. Set rules by fewer keys, or join the two streams "
                 "instead. Nothing of this step was kept."
             )
         return PinnedRules(history, pins)
 
-    def _read(self, first: int, last: int) -> RuleHistory:
+    def _read(self, first: int, last: int) -> RuleHistory | Dimension:
         """The history of the rules while their log went from batch `first` to `last`."""
         if first < self._from:
-            self._history, self._from, self._through = RuleHistory(self._pinned), -1, -1
+            self._history, self._from, self._through = new_history(self._pinned), -1, -1
         if last > self._through:
-            self._log = self._log or LogFiles(self._lake, self._pinned.of)
-            add_rules(self._history, self._log.with_batches(self._spark, self._through, last), first)
+            self._history.read(self._rows(self._through, last), first)
             self._through = last
         self._history, self._from = self._history.since(first), first
         return self._history
+
+    def _rows(self, after: int, through: int) -> DataFrame:
+        if self._pinned.history is not None:
+            number = F.col(BATCH)
+            return signed_rows(self._spark, self._lake, self._pinned.history).where(
+                (number > after) & (number <= through)
+            )
+        self._log = self._log or LogFiles(self._lake, self._pinned.control)
+        return self._log.with_batches(self._spark, after, through)
+
+
+def history_through(lake: Lake, history: History) -> int:
+    """The newest batch of its stream that the table of a history has followed; -1 for none."""
+    return Progress.of(history, delta.open_table(lake.table(history))).batch
+
+
+def signed_rows(spark: SparkSession, lake: Lake, history: History) -> DataFrame:
+    """The rows that a history adds and takes back."""
+    return delta.read(spark, lake.table(history))
+
+
+def rows_of_control(spark: SparkSession, lake: Lake, pinned: Pinned) -> DataFrame | None:
+    """All rows that rules, or a dimension, follow from; None where there is no table of them yet."""
+    if pinned.history is not None:
+        return signed_rows(spark, lake, pinned.history) if delta.exists(lake.table(pinned.history)) else None
+    return read_log(spark, lake, pinned.control) if delta.exists(lake.log(pinned.control)) else None
 
 
 def rules_of_logs(pinned: Pinned, batches: Sequence[Batch], through: int, rows: DataFrame | None) -> PinnedRules:
     """The rules for the batches up to `through` of a data log that has these `batches`, oldest first.
 
-    The log of the control stream has these `rows`; None where there is no such log yet.
+    The log of the control stream, or the table of the history, has these `rows`; None where there is none yet.
     """
-    before_all = batches[-1].pins[pinned.of.name].first
+    before_all = batches[-1].pins[pinned.control.name].first
     followed = (batch for batch in batches if batch.number <= through)
     pins = pins_of((batch.number, _pinned_by(batch, pinned, before_all)) for batch in followed)
-    history = RuleHistory(pinned)
+    history = new_history(pinned)
     if rows is not None:
-        add_rules(history, valid(rows).where(F.col(BATCH) <= pins.last), pins.first)
+        known = rows if pinned.history is not None else valid(rows)
+        history.read(known.where(F.col(BATCH) <= pins.last), pins.first)
     return PinnedRules(history, pins)
 
 
 def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
     """Add the `rows` of a control stream; of those up to batch `first` only what is in force then is fetched."""
     pinned, number = history.pinned, F.col(BATCH)
-    place = pinned.of.source.order_of(F.col(ORIGIN)).alias(_PLACE)
-    columns: list[Column | str] = [*(f"`{name}`" for name in pinned.of.columns), BATCH, place]
+    place = pinned.control.source.order_of(F.col(ORIGIN)).alias(_PLACE)
+    columns: list[Column | str] = [*(f"`{name}`" for name in pinned.control.columns), BATCH, place]
     newer = F.struct(*([] if pinned.version is None else [f"`{pinned.version}`"]), BATCH, place)
     in_force = (
         rows.where(number <= first)
@@ -319,5 +504,5 @@ def pins_of(batches: Iterable[tuple[int, tuple[int, int | None]]]) -> Pins:
 
 
 def _pinned_by(batch: Batch, pinned: Pinned, before_all: int) -> tuple[int, int | None]:
-    pin = batch.pins.get(pinned.of.name)
+    pin = batch.pins.get(pinned.control.name)
     return before_all if pin is None else pin.newest, optional_micros(batch.after.watermark)

@@ -66,10 +66,18 @@ class KeyedSteps:
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """The batches to follow, in pieces of at most `most_rows` rows of each log.
 
-        Nothing is followed until the log says how far the control stream was.
+        Nothing is followed until the log says how far the control stream was, and a history is that far.
         """
-        is_known = self._rules is None or self._rules.is_known()
-        return self._outputs.pieces(most_rows) if is_known else iter(())
+        if self._rules is None:
+            yield from self._outputs.pieces(most_rows)
+        elif self._rules.is_known():
+            for batches in self._outputs.pieces(most_rows):
+                ((stream, behind),) = batches.items()
+                foreseen = self._rules.foreseen(behind)
+                if foreseen:
+                    yield {stream: foreseen}
+                if len(foreseen) < len(behind):
+                    return
 
     def repair(self) -> None:
         """Remove state that is of other results than there are; it follows from the log once more."""

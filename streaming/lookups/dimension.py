@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
-from streaming.base import DeclarationError, FrozenMapping, interval, python_values
-from streaming.declare import LookupRequest
+from streaming.base import ADDED, SIGN, DeclarationError, FrozenMapping, interval, python_values
+from streaming.declare import VALID_FROM, VALID_TO, History, LookupRequest
 from streaming.keyed import NEVER, as_dict
+from streaming.lake import Lake
 from streaming.tables import delta
 
 _TIME = pa.timestamp("us", "UTC")
@@ -24,6 +27,9 @@ Values = Mapping[str, Any]
 @dataclass(frozen=True)
 class DimensionLookup:
     """A call for `Enriched` that finds the row of the Delta table at `uri` with the values of the row asked for.
+
+    In the place of an address stands a `History` of the lake: the answer is the row that was valid at the time in the
+    column `at` of the row that is asked for, and of a history of `kind=1` the newest.
 
     `on` maps columns of the row to those of the table, and `columns` are what the answer has of it; `version_as` names
     one more, a bigint, for the version of the table that was read.
@@ -40,10 +46,11 @@ class DimensionLookup:
     whose types have no values in common, such as text and whole numbers, are refused before anything is asked.
 
     Raises:
-        DeclarationError: nothing to look up by, or a time without a column to hold it against.
+        DeclarationError: nothing to look up by, a time without a column to hold it against, or of a history a column
+            that it does not have.
     """
 
-    uri: str
+    uri: str | History
     on: Mapping[str, str]
     columns: tuple[str, ...]
     version: int | None = None
@@ -58,12 +65,15 @@ class DimensionLookup:
         interval(self.fresh_for)
         if not self.on or not self.columns:
             raise DeclarationError(
-                f"a lookup in {self.uri!r} needs columns to look up by and to answer with; write on={{'sensor': 'id'}} "
+                f"a lookup in {self.place} needs columns to look up by and to answer with; write on={{'sensor': 'id'}} "
                 "and columns=('room',)."
             )
+        if not isinstance(self.uri, str):
+            _check_history(self, self.uri)
+            return
         if (self.valid_from is None) != (self.at is None) or (self.valid_to and not self.valid_from):
             raise DeclarationError(
-                f"a lookup in {self.uri!r} as of a time needs both valid_from=, a column of the table, and at=, a "
+                f"a lookup in {self.place} as of a time needs both valid_from=, a column of the table, and at=, a "
                 "column of the row that is asked for."
             )
 
@@ -73,14 +83,27 @@ class DimensionLookup:
         Raises:
             LookupError: with both types. Where there is no table yet, there is nothing to compare with.
         """
-        table = delta.open_table(self.uri, self.version)
+        table = delta.open_table(self.uri, self.version) if isinstance(self.uri, str) else None
         if table is not None:
             _check_keys(self, asked, pa.schema(table.schema().to_arrow()))
 
     @property
-    def delta_tables(self) -> tuple[str, ...]:
+    def delta_tables(self) -> tuple[str | History, ...]:
         """The one table, which is what an operator looks up by it."""
         return (self.uri,)
+
+    @property
+    def place(self) -> str:
+        """The table in words."""
+        return repr(self.uri) if isinstance(self.uri, str) else f"history {self.uri.name!r}"
+
+    def in_lake(self, lake: Lake) -> DimensionLookup:
+        """The lookup with the address of its table."""
+        return self if isinstance(self.uri, str) else _HistoryLookup.of(self, self.uri, lake)
+
+    def rows_of(self, table: DeltaTable, columns: Sequence[str]) -> pa.Table:
+        """The columns of a version of its table."""
+        return delta.contents(table, columns=[*columns])
 
     async def __call__(self, row: Any, request: LookupRequest) -> Values | None:
         """The answer for a row."""
@@ -101,6 +124,60 @@ class DimensionLookup:
         held = _NewestVersion(self)
         await held.current()
         yield held
+
+
+class _HistoryLookup(DimensionLookup):
+    """The lookup in the table of a history, whose rows are added and taken back."""
+
+    @classmethod
+    def of(cls, lookup: DimensionLookup, history: History, lake: Lake) -> _HistoryLookup:
+        """The lookup in a history of the lake."""
+        given = {each.name: getattr(lookup, each.name) for each in fields(lookup)}
+        bounds = {"valid_from": VALID_FROM, "valid_to": VALID_TO} if history.kind == 2 else {}
+        return cls(**{**given, **bounds, "uri": lake.table(history)})
+
+    def rows_of(self, table: DeltaTable, columns: Sequence[str]) -> pa.Table:
+        """The columns of the intervals that stand in a version of the table."""
+        rows = delta.contents(table, columns=[*columns, ADDED, SIGN])
+        net = rows.group_by(ADDED).aggregate([(SIGN, "sum")])
+        stand = net.filter(pc.greater(net[f"{SIGN}_sum"], 0)).select([ADDED])
+        added = rows.filter(pc.equal(rows[SIGN], 1))
+        # An interval that was taken back may have come again, and its rows are equal.
+        first = added.append_column("_place", pa.array(range(len(added)), pa.int64()))
+        places = first.group_by(ADDED).aggregate([("_place", "min")]).join(stand, ADDED, join_type="inner")
+        return added.take(places["_place_min"]).select([*columns])
+
+
+def _check_history(lookup: DimensionLookup, history: History) -> None:
+    """Refuse a lookup in a history by what it does not have, or as of no time where it has several rows of a key.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    for name in (*lookup.on.values(), *lookup.columns):
+        if name not in history.columns:
+            raise DeclarationError(
+                f"a lookup in history {history.name!r} names {name!r}, which is no column of it; these are: "
+                f"{', '.join(history.columns)}.",
+                operator=history.name,
+                value=name,
+                choices=tuple(history.columns),
+            )
+    if lookup.valid_from is not None or lookup.valid_to is not None:
+        raise DeclarationError(
+            f"a lookup in history {history.name!r} has valid_from={lookup.valid_from!r}, "
+            f"valid_to={lookup.valid_to!r}, and a history tells by itself when a row is valid",
+            "leave both out.",
+            operator=history.name,
+        )
+    if (lookup.at is None) == (history.kind == 2):
+        asked = "as of no time" if lookup.at is None else f"as of the time in {lookup.at!r}"
+        has = "all intervals of a key" if history.kind == 2 else "the newest row of each key alone"
+        raise DeclarationError(
+            f"a lookup {asked} is in history {history.name!r}, which has {has}",
+            "name the column with the time of the row, at=..., for kind=2, and none for kind=1.",
+            operator=history.name,
+        )
 
 
 @dataclass(frozen=True)
@@ -158,13 +235,14 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
     Raises:
         LookupError: there is no such table, a key repeats, or the keys are of other types than before.
     """
+    assert isinstance(lookup.uri, str)
     table = delta.open_table(lookup.uri, lookup.version)
     if table is None:
         raise LookupError(f"there is no Delta table at {lookup.uri!r}; correct the path, or write the table first")
     if before is not None and before.version == table.version():
         return before
     times = [name for name in (lookup.valid_from, lookup.valid_to) if name is not None]
-    rows = delta.contents(table, columns=list(dict.fromkeys((*lookup.on.values(), *lookup.columns, *times))))
+    rows = lookup.rows_of(table, list(dict.fromkeys((*lookup.on.values(), *lookup.columns, *times))))
     keys = pa.schema([rows.schema.field(name) for name in lookup.on.values()])
     if before is not None and before.keys.types != keys.types:
         raise LookupError(

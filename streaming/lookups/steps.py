@@ -104,7 +104,10 @@ class EnrichedSteps:
     def __init__(self, spark: SparkSession, lake: Lake, enriched: Enriched, now: Callable[[], datetime]) -> None:
         self._spark = spark
         self._lake = lake
-        self._enriched = enriched
+        self._source = text_number((enriched.call,))
+        in_lake = getattr(enriched.call, "in_lake", None)
+        # Only who runs it knows where the tables of the lake are.
+        self._enriched = enriched = enriched if in_lake is None else replace(enriched, call=in_lake(lake))
         self._now = now
         self._log = LogFiles(lake, enriched.of)
         columns = {enriched.of.name: self._log.columns()}
@@ -232,7 +235,7 @@ class EnrichedSteps:
             self._uris[suffix],
             files,
             says=metadata,
-            numbers={**after.numbers(), SOURCE: text_number((self._enriched.call,))},
+            numbers={**after.numbers(), SOURCE: self._source},
             fence=lambda table: before.fence(self._enriched, table),
             mode="overwrite" if suffix == PENDING else "append",
         )

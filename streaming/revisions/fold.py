@@ -21,6 +21,7 @@ from streaming.base import (
     as_type,
     computes_as_sql,
     days_of,
+    from_micros,
     is_less,
     is_same,
     python_values,
@@ -34,6 +35,7 @@ SEQUENCE, DELETES, CONCERNS, RETRACTED_TIMES = "_sequence", "_deletes", "_concer
 The last is the number of a row by which somebody takes a revision back (odd) or puts it back (even), 0 for others.
 """
 REPORT = "report"
+_REJECTED = "_rejected"
 _INSTANT = pa.timestamp("us", "UTC")
 
 
@@ -43,7 +45,8 @@ class Counts:
 
     Each revision has `added` a row, has `deleted` its key, was `superseded` by one that came before it and is newer,
     was `passed` over, as another of the same batch is newer, was `ignored`, as it concerns no row, or `refused` with
-    its whole extract. `missing`: keys that are gone because an extract does not have them.
+    its whole extract, or is `forgotten`, as a delete of its key may be. `missing`: keys that are gone because an
+    extract does not have them.
     """
 
     ignored: int = 0
@@ -54,6 +57,7 @@ class Counts:
     taken_back: int = 0
     missing: int = 0
     refused: int = 0
+    forgotten: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         one, more = asdict(self), asdict(other)
@@ -71,12 +75,13 @@ class Counts:
     @property
     def revisions(self) -> int:
         """All of them."""
-        return self.refused + self.ignored + self.added + self.deleted + self.superseded + self.passed
+        counted = (self.refused, self.ignored, self.added, self.deleted, self.superseded, self.passed, self.forgotten)
+        return sum(counted)
 
     @property
     def rows(self) -> int:
-        """The rows of the changes."""
-        return self.added + self.taken_back
+        """The rows of the changes, those that tell of a forgotten revision among them."""
+        return self.added + self.taken_back + self.forgotten
 
 
 @dataclass(frozen=True)
@@ -94,12 +99,14 @@ class Revised:
 
     `accepted`: of each key that changes the revisions that were newer when they came, in order, the newest the last.
     `replaced`: of each of these the place of what is stored of the key, None for nothing. `taken_back`: the places of
-    rows that stand no more, each with that of the revision which takes it back.
+    rows that stand no more, each with that of the revision which takes it back. `forgotten`: the places of revisions of
+    which nobody knows whether their key was gone.
     """
 
     accepted: list[list[int]] = field(default_factory=list)
     replaced: list[int | None] = field(default_factory=list)
     taken_back: list[tuple[int, int]] = field(default_factory=list)
+    forgotten: list[int] = field(default_factory=list)
 
     @property
     def newest(self) -> list[int]:
@@ -114,12 +121,14 @@ def revise(
     standing: Mapping[tuple[Any, ...], StoredRevision],
     is_equal: Callable[[int, int], bool] = lambda place, stored: False,
     retracted: Sequence[int] = (),
+    is_forgotten: Callable[[int], bool] = lambda place: False,
 ) -> tuple[Revised, Counts]:
     """Fold the revisions of one batch, those of each key together and in the order in which they came.
 
     The greatest sequence wins, of equal ones the first; only what is new after the whole batch is told. A revision that
     `is_equal` to what stands, by the places of both, changes nothing. `retracted` is as `RETRACTED_TIMES`, empty for
     none: what takes the row that stands back comes after it at the same sequence, and what puts it back after that.
+    `is_forgotten` says of a revision whose key nobody knows, by its place, that a delete of it may be forgotten.
     """
     revised, superseded, passed, added, deleted = Revised(), 0, 0, 0, 0
     for key, places in groupby(range(len(keys)), keys.__getitem__):
@@ -129,6 +138,9 @@ def revise(
         is_gone = before is None or before.is_gone
         for place in places:
             again = retracted[place] if retracted else 0
+            if before is None and not accepted and is_forgotten(place):
+                revised.forgotten.append(place)
+                continue
             if again:
                 takes = (before is not None or accepted) and not is_less(sequences[place], sequence)
                 takes = takes and (again % 2 == 0) == is_gone
@@ -157,7 +169,12 @@ def revise(
         if before is not None and not before.is_gone:
             revised.taken_back.append((before.place, newest))
     counts = Counts(
-        added=added, deleted=deleted, superseded=superseded, passed=passed, taken_back=len(revised.taken_back)
+        added=added,
+        deleted=deleted,
+        superseded=superseded,
+        passed=passed,
+        taken_back=len(revised.taken_back),
+        forgotten=len(revised.forgotten),
     )
     return revised, counts
 
@@ -176,10 +193,24 @@ class Extract:
 
 
 @dataclass(frozen=True)
+class Forgetting:
+    """The deletes that a batch forgets, all times in microseconds since the epoch.
+
+    A delete is forgotten once its time is more than `after` before the `clock` after the batch. `until` is the latest
+    time of those that were forgotten before the batch, None for none.
+    """
+
+    after: int
+    clock: int
+    until: int | None
+
+
+@dataclass(frozen=True)
 class RevisionReport:
     """The report of a task, or of several: the files of the changes and of what stands, and which buckets these are.
 
-    `stood`: the rows that stood before, of all keys if each bucket was visited.
+    `stood`: the rows that stood before, of all keys if each bucket was visited. `forgotten_until`: the latest time of a
+    delete that is forgotten from now on, in microseconds since the epoch, None for none.
     """
 
     changes: tuple[TaskFile, ...] = ()
@@ -187,6 +218,7 @@ class RevisionReport:
     buckets: tuple[int, ...] = ()
     counts: Counts = Counts()
     stood: int = 0
+    forgotten_until: int | None = None
 
     def __add__(self, other: RevisionReport) -> RevisionReport:
         return RevisionReport(
@@ -195,6 +227,7 @@ class RevisionReport:
             self.buckets + other.buckets,
             self.counts + other.counts,
             self.stood + other.stood,
+            latest_of(self.forgotten_until, other.forgotten_until),
         )
 
     def to_json(self) -> str:
@@ -206,7 +239,13 @@ class RevisionReport:
         """The inverse of `to_json`."""
         told = json.loads(text)
         changes, standing = (tuple(TaskFile(**file) for file in told[name]) for name in ("changes", "standing"))
-        return cls(changes, standing, tuple(told["buckets"]), Counts(**told["counts"]), told["stood"])
+        counts, until = Counts(**told["counts"]), told["forgotten_until"]
+        return cls(changes, standing, tuple(told["buckets"]), counts, told["stood"], until)
+
+
+def latest_of(*times: int | None) -> int | None:
+    """The latest of some times; None for none."""
+    return max((time for time in times if time is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -218,11 +257,12 @@ class WriteRevisions:
     stands for its bucket.
 
     `as_before` is as that of the stream; `made_of` has the columns that each column is made of, itself among them: one
-    that is made of a column whose value was not sent has the value that stands.
+    that is made of a column whose value was not sent has the value that stands. `compared` as that of the stream.
     """
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    compared: tuple[str, ...]
     event_time: str
     as_before: str
     made_of: Mapping[str, frozenset[str]]
@@ -230,6 +270,7 @@ class WriteRevisions:
     changes: pa.Schema
     standing: StoredState
     extract: Extract | None = None
+    forgetting: Forgetting | None = None
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -268,13 +309,17 @@ class _Writing:
         standing = _standing(bucket, came, of.key)
         sequences, retracted = python_values(came[SEQUENCE]), came[RETRACTED_TIMES].to_pylist()
         if of.extract is None:
-            revised, counts = revise(keys, sequences, deletes, standing, retracted=retracted)
+            forgotten = self._is_forgotten(came)
+            revised, counts = revise(
+                keys, sequences, deletes, standing, retracted=retracted, is_forgotten=lambda place: forgotten[place]
+            )
         else:
             revised, counts = revise(keys, sequences, deletes, standing, self._same(came, before), retracted)
             self._report += RevisionReport(stood=len(before) - before[ADDED].null_count)
         missing = self._missing(before, standing)
         counts += Counts(missing=len(missing), taken_back=len(missing))
         self._report += RevisionReport(counts=counts)
+        self._put_forgotten(came.take(pa.array(revised.forgotten, pa.int64())))
         if not revised.accepted and not missing and number not in of.standing.visited:
             return
         newest = came.take(pa.array(revised.newest, pa.int64()))
@@ -284,20 +329,78 @@ class _Writing:
         self._put(added, added, 1)
         places, causes = zip(*revised.taken_back, strict=True) if revised.taken_back else ((), ())
         self._put(before.take(pa.array(places, pa.int64())), came.take(pa.array(causes, pa.int64())), -1)
-        for place in (*revised.replaced, *missing):
+        for place in (*revised.replaced, *missing, *self._due(before, revised)):
             if place is not None:
                 bucket.take(place)
         gone = before.take(pa.array(missing, pa.int64()))
         if missing:
             self._put(gone, self._causes(len(missing)), -1)
         schema = of.standing.schema
-        stored = pa.table(self._stored(newest, schema), schema=schema)
+        stored = self._remembered(pa.table(self._stored(newest, schema), schema=schema))
         files = written_bucket(of.standing, number, bucket, stored, self._gone(gone, schema))
         self._report += RevisionReport(standing=files, buckets=(number,))
 
+    def _is_forgotten(self, came: pa.Table) -> list[bool]:
+        """True for rows whose time is not after the latest delete that is forgotten, by their places."""
+        forgetting = self._of.forgetting
+        if forgetting is None or forgetting.until is None:
+            return [False] * len(came)
+        return [time <= forgetting.until for time in self._times(came)]
+
+    def _times(self, rows: pa.Table) -> list[int]:
+        """The event times of rows that came; of one without when it came."""
+        times = (rows[name].cast(_INSTANT).cast(pa.int64()) for name in (self._of.event_time, INGESTED_AT))
+        return list(pc.coalesce(*times).to_pylist())
+
+    def _due(self, before: pa.Table, revised: Revised) -> list[int]:
+        """The places of deletes that are forgotten after this batch, and are not replaced in it."""
+        forgetting = self._of.forgetting
+        if forgetting is None:
+            return []
+        replaced = {*revised.replaced}
+        due = before[DUE].cast(pa.int64()).to_pylist()
+        places = [
+            place
+            for place, time in enumerate(due)
+            if time is not None and time < forgetting.clock and place not in replaced
+        ]
+        until = latest_of(*(due[place] - forgetting.after for place in places))
+        self._report += RevisionReport(forgotten_until=until)
+        return places
+
+    def _remembered(self, stored: pa.Table) -> pa.Table:
+        """The newest revisions as they are stored, without deletes that are forgotten at once."""
+        forgetting = self._of.forgetting
+        if forgetting is None:
+            return stored
+        due = stored[DUE].cast(pa.int64())
+        gone = pc.fill_null(pc.less(due, forgetting.clock), False)
+        last = pc.max(due.filter(gone)).as_py()
+        if last is not None:
+            self._report += RevisionReport(forgotten_until=last - forgetting.after)
+        return stored.filter(pc.invert(gone))
+
+    def _put_forgotten(self, rows: pa.Table) -> None:
+        """Tell of revisions of which nobody knows whether their key was gone, as rows that are rejected."""
+        if not len(rows):
+            return
+        forgetting = self._of.forgetting
+        assert forgetting is not None and forgetting.until is not None
+        until = from_micros(forgetting.until).isoformat()
+        reason = (
+            f"forgotten: nobody knows its key, and deletes up to {until} are forgotten, of which one may be its own"
+        )
+        none = pa.nulls(len(rows), pa.int32())
+        told = {
+            **{name: rows[name] for name in (*self._of.columns, BATCH, INGESTED_AT, STAMP)},
+            ORIGIN: _signed(rows[ORIGIN], self._of.changes.field(ORIGIN).type, none, rows[ADDED]),
+            _REJECTED: pa.array([[reason]] * len(rows), pa.list_(pa.string())),
+        }
+        self._write(told, len(rows))
+
     def _same(self, came: pa.Table, before: pa.Table) -> Callable[[int, int], bool]:
         """Tells by their places whether a row that came has the values of one that stands."""
-        columns = [(python_values(came[name]), python_values(before[name])) for name in self._of.columns]
+        columns = [(python_values(came[name]), python_values(before[name])) for name in self._of.compared]
         return lambda place, stored: all(is_same(new[place], old[stored]) for new, old in columns)
 
     def _missing(self, before: pa.Table, standing: Mapping[tuple[Any, ...], StoredRevision]) -> list[int]:
@@ -359,9 +462,14 @@ class _Writing:
         told = {
             **{name: rows[name] for name in of.columns},
             **{name: causes[name] for name in (BATCH, INGESTED_AT, STAMP)},
-            ORIGIN: _signed(causes[ORIGIN], of.changes.field(ORIGIN).type, sign, rows[ADDED]),
+            ORIGIN: _signed(causes[ORIGIN], of.changes.field(ORIGIN).type, _signs(sign, number), rows[ADDED]),
             DAY: days_of(rows[of.event_time].cast(_INSTANT).cast(pa.int64()).to_numpy()),
         }
+        self._write(told, number)
+
+    def _write(self, told: Mapping[str, Any], number: int) -> None:
+        """Write so many rows of the changes; columns of which nothing is told are null."""
+        of = self._of
         columns = [
             as_type(told[each.name], each.type) if each.name in told else pa.nulls(number, each.type)
             for each in of.changes
@@ -375,13 +483,22 @@ class _Writing:
         columns = []
         for each in schema:
             if each.name == DUE:
-                columns.append(pa.nulls(len(newest), each.type))
+                columns.append(self._due_of(newest, gone).cast(each.type))
             elif each.name in (HASH, SEQUENCE, *self._of.key):
                 columns.append(as_type(newest[each.name], each.type))
             else:
                 values = as_type(newest[each.name], each.type)
                 columns.append(pc.if_else(gone, pa.scalar(None, each.type), values))
         return columns
+
+    def _due_of(self, newest: pa.Table, gone: pa.Array) -> pa.Array:
+        """The instant after which each delete is forgotten: its time, and what it is remembered for; null of others."""
+        forgetting = self._of.forgetting
+        if forgetting is None:
+            return pa.nulls(len(newest), pa.int64())
+        stamps = newest[STAMP].cast(_INSTANT).cast(pa.int64())
+        times = pc.max_element_wise(pa.array(self._times(newest), pa.int64()), stamps)
+        return pc.if_else(gone, pc.add(times, forgetting.after), pa.scalar(None, pa.int64()))
 
 
 _FIELDS = ("path", "size", "rows", "day", "statistics")
@@ -427,9 +544,12 @@ def _standing(bucket: OpenBucket, came: pa.Table, key: Sequence[str]) -> dict[tu
     return {values: StoredRevision(*each) for values, each in zip(keys, stored, strict=True)}
 
 
-def _signed(origins: pa.ChunkedArray, type_: pa.StructType, sign: int, added: pa.ChunkedArray) -> pa.StructArray:
-    """The origins with the sign of a row, and what identifies the row that was added."""
-    number = len(origins)
+def _signs(sign: int, number: int) -> pa.Array:
+    return pa.repeat(pa.scalar(sign, pa.int32()), number)
+
+
+def _signed(origins: pa.ChunkedArray, type_: pa.StructType, signs: pa.Array, added: pa.ChunkedArray) -> pa.StructArray:
+    """The origins with the signs of rows, and what identifies the row that was added."""
     fields = dict(zip((each.name for each in origins.type), origins.combine_chunks().flatten(), strict=True))
-    fields |= {"change": pa.repeat(pa.scalar(sign, pa.int32()), number), "identity": added.combine_chunks()}
+    fields |= {"change": signs, "identity": added.combine_chunks()}
     return pa.StructArray.from_arrays([as_type(fields[each.name], each.type) for each in type_], fields=list(type_))

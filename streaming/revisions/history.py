@@ -20,7 +20,7 @@ from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, REASON, SIGN,
 from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
 from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, marks
 from streaming.lake import Lake
-from streaming.log import LogFiles, head, log_schema, read_log, retraction_of, valid
+from streaming.log import LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
 from streaming.operators import (
     Batches,
     Finding,
@@ -40,9 +40,18 @@ from streaming.operators import (
     runtime_of,
     versions_now,
 )
+from streaming.revisions.extracts import changes_as_revisions, extracts_as_revisions
 from streaming.revisions.fold import REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
 from streaming.revisions.history_fold import GONE, SINCE, WriteHistory
-from streaming.revisions.steps import PLACE, as_revisions, concerns_a_row, is_gone, sequence_of
+from streaming.revisions.steps import (
+    PLACE,
+    as_revisions,
+    concerns_a_row,
+    forgotten_in,
+    identity_of_revision,
+    is_gone,
+    sequence_of,
+)
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
 
@@ -61,6 +70,7 @@ class HistorySteps:
         self._lake = lake
         self._history = history
         self._came = LogFiles(lake, history.of.revisions)
+        self._changes = LogFiles(lake, history.of)
         self._outputs = Outputs(lake, history, begins_at=STATE)
         self._cleaner = StateCleaner()
         self._is_wide = False
@@ -126,13 +136,22 @@ class HistorySteps:
             history.values,
             history.track,
             history.kind == 1,
+            stream.snapshots is not None,
             stream.as_before,
             stream.made_of,
             self._lake.table(history),
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,
         )
-        frame = as_revisions(rows, stream).withColumn(SINCE, since_of(history))
+        if stream.snapshots is None:
+            frame = as_revisions(rows, stream).withColumn(SINCE, since_of(history))
+            if stream.forget is not None:
+                number, changes = F.col(BATCH), read_log(self._spark, self._lake, stream)
+                rejected = ever_rejected(changes).where((number > before.batch) & (number <= after.batch))
+                frame = frame.join(forgotten_in(rejected), ADDED, "left_anti")
+        else:
+            changes = self._changes.with_batches(self._spark, before.batch, after.batch)
+            frame = changes_as_revisions(changes, rows, history)
         if stored.visited:
             frame = frame.unionByName(marks(self._spark, stored.buckets), allowMissingColumns=True)
         ordered = in_buckets(frame, stored.buckets).sortWithinPartitions(
@@ -227,7 +246,7 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         begins = "each revision" if history.track is None else f"another value of {', '.join(history.track)}"
         kept = "all intervals" if history.kind == 2 else "the newest interval of each key, where it has no end"
         return {
-            "results": f"{kept}; {begins} begins one, at its {history.since or history.of.event_time}",
+            "results": f"{kept}; {begins} begins one, at its {history.fingerprint['since']}",
             "computed": f"from the revisions of {history.of.name}, key by key; nothing is late",
         }
 
@@ -251,7 +270,20 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         columns = [*(f"`{name}`" for name in (*history.values, *history.bounds)), DAY]
         stored = self.first_at(spark, pinned.versions[""]).select(*columns)
         words = "intervals: those between the revisions of each key, in the order of their times"
-        yield Law("history", history.name, stored, _expected(came, history).select(*columns), words).finding()
+        revisions = self._revisions(came, logs[history.of.name], through)
+        yield Law("history", history.name, stored, _expected(revisions, history).select(*columns), words).finding()
+
+    def _revisions(self, came: DataFrame, changes: LogAtVersion, through: int) -> DataFrame:
+        """The revisions that follow from what came, with what orders those of a key, each once."""
+        history, stream = self.operator, self.operator.of
+        if stream.forget is not None:
+            identified = came.withColumn(ADDED, identity_of_revision())
+            came = identified.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti").drop(ADDED)
+        if stream.snapshots is None:
+            return _revisions_that_came(came, history)
+        refused = {batch.number for batch in changes.batches if batch.revised.get("refused")}
+        batches = [each for each in read_batches(self.lake, stream.revisions) if each.number <= through]
+        return extracts_as_revisions(came, sorted(batches, key=lambda each: each.number), refused, history)
 
     def _current(self, spark: SparkSession) -> DataFrame:
         return intervals_of(self._read(spark), self.operator).orderBy(*(f"`{name}`" for name in self._order))
@@ -291,8 +323,8 @@ def intervals_of(signed: DataFrame, history: History) -> DataFrame:
     return rows.select(*(f"`{name}`" for name in history.columns), DAY, REASON)
 
 
-def _expected(came: DataFrame, history: History) -> DataFrame:
-    """The intervals by all revisions that came, computed by Spark's windows alone."""
+def _revisions_that_came(came: DataFrame, history: History) -> DataFrame:
+    """The revisions that came, with `SINCE`, `SEQUENCE` and `GONE`, of what is the same the one that counts."""
     stream = history.of
     keys = [f"`{name}`" for name in stream.key]
     place = stream.source.order_of(F.col(ORIGIN))
@@ -300,7 +332,13 @@ def _expected(came: DataFrame, history: History) -> DataFrame:
     rows = rows.withColumn(SEQUENCE, sequence_of(stream))
     # Of what came twice the first counts, and of what was taken back and put back the newest.
     same = SortedBy.partitionBy(*keys, SINCE, SEQUENCE).orderBy(retraction_of(came).desc(), BATCH, place)
-    rows = rows.withColumn("_copy", F.row_number().over(same)).where("_copy = 1")
+    return rows.withColumn("_copy", F.row_number().over(same)).where("_copy = 1")
+
+
+def _expected(rows: DataFrame, history: History) -> DataFrame:
+    """The intervals by all revisions, computed by Spark's windows alone."""
+    stream = history.of
+    keys = [f"`{name}`" for name in stream.key]
     rising = (SINCE, SEQUENCE)
     in_order = SortedBy.partitionBy(*keys).orderBy(*rising)
     if stream.as_before:

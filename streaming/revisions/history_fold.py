@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from itertools import groupby
 from typing import Any
@@ -38,8 +38,8 @@ from streaming.revisions.fold import (
 )
 from streaming.tables import TaskFiles
 
-SINCE, GONE = "_since", "_gone"
-"""The time of a revision, and whether it says that its key is gone."""
+SINCE, GONE, TOLD_AT = "_since", "_gone", "_told_at"
+"""The time of a revision, whether it says that its key is gone, and the time of the extract that has told it."""
 _IN_ORDER, _CLOSED, _LATE = "first", "update", "correction"
 
 
@@ -97,6 +97,14 @@ def insert(known: list[Known], new: Known) -> int | None:
         return None
     known.insert(place, new)
     return place
+
+
+def _once_gone(known: Sequence[Known], new: Known, told_at: int) -> Known:
+    """A revision of an extract that was told at a time: by that, where its key was gone since its own time."""
+    last = max(known, key=lambda each: each.sequence, default=None)
+    if last is None or not last.is_gone or new.since >= last.since:
+        return new
+    return replace(new, since=max(told_at, last.since))
 
 
 def in_order(known: Iterable[Known]) -> list[Known]:
@@ -161,13 +169,15 @@ class WriteHistory:
 
     The rows of a partition are as those of `WriteRevisions`, and have `_since`. `track`: the columns of which another
     value begins an interval, None for each revision. `is_newest_only`: of each key nothing but the interval without an
-    end. `as_before` and `made_of` as there.
+    end. `of_extracts`: a row has `_told_at`, the time of its extract, and is there again by that. `as_before` and
+    `made_of` as there.
     """
 
     key: tuple[str, ...]
     values: tuple[str, ...]
     track: tuple[str, ...] | None
     is_newest_only: bool
+    of_extracts: bool
     as_before: str
     made_of: Mapping[str, frozenset[str]]
     uri: str
@@ -206,17 +216,25 @@ class _Writing:
         bucket = stored.opened(number)
         found = bucket.rows.take(pa.array(bucket.places(came[HASH].to_numpy())))
         rows = pa.concat_tables([found, self._as_stored(came)]).combine_chunks()
-        accepted, signed = self._folded(rows, len(found), came[BATCH].to_pylist())
+        known = self._known(rows)
+        told_at = came[TOLD_AT].cast(pa.int64()).to_pylist() if self._of.of_extracts else []
+        accepted, signed = self._folded(rows, known, len(found), came[BATCH].to_pylist(), told_at)
         if not accepted and number not in stored.visited:
             return
         self._put(rows, signed)
+        times = pa.array([each.since for each in known], pa.int64()).cast(rows.schema.field(SINCE).type)
+        rows = rows.set_column(rows.schema.get_field_index(SINCE), SINCE, times)
         file = written_bucket(stored, number, bucket, rows.take(pa.array(accepted, pa.int64())))
         self._report += RevisionReport(standing=file, buckets=(number,))
 
-    def _folded(self, rows: pa.Table, stored: int, batches: Sequence[int]) -> tuple[list[int], Signed]:
-        """The places of revisions that are new, and what they change; the first `stored` of the rows were there."""
+    def _folded(
+        self, rows: pa.Table, known: list[Known], stored: int, batches: Sequence[int], told_at: Sequence[int]
+    ) -> tuple[list[int], Signed]:
+        """The places of revisions that are new, and what they change; the first `stored` of the rows were there.
+
+        `known` are the revisions in the rows, of which some get another time by `told_at`, that of their extracts.
+        """
         keys = list(zip(*(python_values(rows[name]) for name in self._of.key), strict=True))
-        known = self._known(rows)
         is_same_row = self._is_same_row(rows)
         before: dict[tuple[Any, ...], list[Known]] = {}
         for place in range(stored):
@@ -229,6 +247,8 @@ class _Writing:
             for batch, places in groupby(of_key_places, lambda place: batches[place - stored]):
                 is_late = False
                 for place in places:
+                    if self._of.of_extracts:
+                        known[place] = _once_gone(of_key, known[place], told_at[place - stored])
                     at = insert(of_key, known[place])
                     if at is not None:
                         accepted.append(place)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN
+from streaming.base import ADDED, BATCH, INGESTED_AT, MICROSECOND, ORIGIN, STAMP, interval, optional_micros
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import retraction_of, valid
+from streaming.log import ever_rejected, retraction_of, valid
 from streaming.operators import Finding, Law, LogAtVersion
 from streaming.revisions.fold import Counts
-from streaming.revisions.steps import concerns_a_row, followed_by, is_gone, net, sequence_of, standing_rows
+from streaming.revisions.steps import (
+    concerns_a_row,
+    followed_by,
+    forgotten_in,
+    identity_of_revision,
+    is_gone,
+    net,
+    sequence_of,
+    standing_rows,
+)
 
 
 def audit_revisions(
@@ -39,7 +49,11 @@ def audit_revisions(
     if stream.snapshots is not None:
         revisions = _extracts(revisions, came, changes)
     words = "rows that stand: the newest revision of each key that is not gone"
-    yield Law("newest", stream.name, stands, newest_revisions(revisions, stream).select(*columns), words).finding()
+    compared = [f"`{name}`" for name in stream.compared]
+    if stream.forget is not None:
+        revisions = _remembered(revisions, stream, came, changes)
+    newest = newest_revisions(revisions, stream).select(*compared)
+    yield Law("newest", stream.name, stands.select(*compared), newest, words).finding()
     if standing is None or followed_by(standing) != through or lake.cut is not None:
         gone = "the table is gone, and the next run makes it anew from the log"
         reason = f"not compared: {gone if standing is None else 'the stream has gone on meanwhile'}"
@@ -84,6 +98,50 @@ def _extracts(revisions: DataFrame, came: LogAtVersion, changes: LogAtVersion) -
     )
     since = max((number for number in whole if number in taken), default=0)
     return revisions.where((F.col(BATCH) >= since) & ~F.col(BATCH).isin(sorted(refused)))
+
+
+def _remembered(revisions: DataFrame, stream: Stream, came: LogAtVersion, changes: LogAtVersion) -> DataFrame:
+    """The revisions of each key since a delete of it was last forgotten, without those that are told as forgotten."""
+    keys = [f"`{name}`" for name in stream.key]
+    after = interval(stream.forget or "") // MICROSECOND
+    through = changes.batches[-1].number if changes.batches else -1
+    followed = [batch for batch in came.batches if batch.number <= through]
+    clocks = {batch.number + 1: optional_micros(batch.after.watermark) for batch in followed}
+    rows = revisions.where(concerns_a_row(stream)).withColumn(ADDED, identity_of_revision())
+    rows = rows.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti")
+    of_key = SortedBy.partitionBy(*keys)
+    time = F.greatest(STAMP, F.coalesce(F.col(f"`{stream.event_time}`"), F.col(INGESTED_AT)))
+    placed = rows.select(
+        *keys,
+        ADDED,
+        BATCH,
+        F.row_number().over(of_key.orderBy(BATCH, stream.source.order_of(F.col(ORIGIN)))).alias("_place"),
+        F.dense_rank().over(of_key.orderBy(sequence_of(stream))).alias("_rank"),
+        is_gone(rows, stream).alias("_gone"),
+        retraction_of(rows).alias("_times"),
+        F.unix_micros(time).alias("_time"),
+    )
+
+    def last_life(of_one: pa.Table) -> pa.Table:
+        known: tuple[int, bool, int] | None = None
+        life: list[str] = []
+
+        def is_forgotten(batch: int) -> bool:
+            clock = clocks.get(batch)
+            return known is not None and known[1] and clock is not None and known[2] + after < clock
+
+        for row in sorted(of_one.to_pylist(), key=lambda each: each["_place"]):
+            if is_forgotten(row[BATCH]):
+                known, life = None, []
+            life.append(row[ADDED])
+            takes = known is None or row["_rank"] > known[0]
+            if row["_times"]:
+                takes = known is not None and row["_rank"] >= known[0] and (row["_times"] % 2 == 0) == known[1]
+            if takes:
+                known = row["_rank"], row["_gone"], row["_time"]
+        return pa.table({ADDED: pa.array([] if is_forgotten(through + 1) else life, pa.string())})
+
+    return rows.join(placed.groupBy(*keys).applyInArrow(last_life, f"{ADDED} string"), ADDED, "left_semi")
 
 
 def newest_revisions(revisions: DataFrame, stream: Stream) -> DataFrame:

@@ -23,7 +23,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
-from streaming.base import ADDED, BATCH, INGESTED_AT, ORIGIN, STAMP, ChangedDeclaration, FencedError, to_micros
+from streaming.base import (
+    ADDED,
+    BATCH,
+    INGESTED_AT,
+    MICROSECOND,
+    ORIGIN,
+    STAMP,
+    ChangedDeclaration,
+    FencedError,
+    interval,
+    optional_micros,
+    to_micros,
+)
 from streaming.clocks import BatchSummary
 from streaming.declare import Stream
 from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, hash_of, in_buckets, marks
@@ -35,6 +47,7 @@ from streaming.log import (
     about_log,
     batches_after,
     commit_batch,
+    ever_rejected,
     log_schema,
     newest_batch,
     operator_columns,
@@ -51,8 +64,10 @@ from streaming.revisions.fold import (
     SEQUENCE,
     Counts,
     Extract,
+    Forgetting,
     RevisionReport,
     WriteRevisions,
+    latest_of,
 )
 from streaming.tables import TableAbout, delta, storage
 
@@ -60,6 +75,8 @@ _log = logging.getLogger("tidemark")
 
 _THROUGH, _DECLARED = "through", "declared"
 """Numbers of both tables: the batch of revisions that they have followed, and one that stands for what is declared."""
+FORGOTTEN_UNTIL = "forgotten"
+"""The number of what stands that tells the latest time of a delete that is forgotten, in microseconds."""
 _TOLD_EVERY = 50
 """Batches after which somebody who waits is told how many there are."""
 PLACE = "_place"
@@ -120,8 +137,10 @@ class Revising:
     def _step(self, batch: Batch, changes: DeltaTable, standing: DeltaTable) -> None:
         uri = self._lake.standing(self._stream)
         state = StateTable(standing, uri, self._stored, len(self._stream.key))
+        forgetting = self._forgetting(batch, standing)
         has_rows = batch.summary.rows > batch.rejected
-        report = self._folded(batch, state) if has_rows else RevisionReport()
+        due = forgetting is not None and any(file.due < forgetting.clock for file in state.files)
+        report = self._folded(batch, state, forgetting) if has_rows or due else RevisionReport()
         if self._is_refused(report):
             _log.warning(
                 f"batch {batch.number} of {self._stream.name!r} is an extract without {report.counts.missing:,} of the "
@@ -137,18 +156,30 @@ class Revising:
             report.standing,
             table=standing,
             says=self._stream.revised_by,
-            numbers={**self._numbers(batch), BUCKETS: state.buckets.count},
+            numbers={**self._numbers(batch), BUCKETS: state.buckets.count, **_until(forgetting, report)},
             fence=lambda table: _fence(table, self._stream, batch.number),
             replaces=[(file.path, file.size) for file in state.files if file not in left],
         )
 
-    def _folded(self, batch: Batch, state: StateTable) -> RevisionReport:
+    def _forgetting(self, batch: Batch, standing: DeltaTable) -> Forgetting | None:
+        """The deletes that a batch forgets; None where none ever is."""
+        if self._stream.forget is None:
+            return None
+        watermark = optional_micros(batch.after.watermark)
+        after = interval(self._stream.forget) // MICROSECOND
+        until = standing.transaction_version(FORGOTTEN_UNTIL)
+        return Forgetting(after, NEVER if watermark is None else watermark, until)
+
+    def _folded(self, batch: Batch, state: StateTable, forgetting: Forgetting | None) -> RevisionReport:
         stream = self._stream
         rows = self._came.with_batches(self._spark, batch.number - 1, batch.number)
-        stored = state.stored(NEVER) if stream.snapshots is None else state.of_all()
+        # What is due at the clock itself is remembered still.
+        clock = NEVER if forgetting is None else forgetting.clock - 1
+        stored = state.stored(clock) if stream.snapshots is None else state.of_all()
         task = WriteRevisions(
             stream.key,
             stream.columns,
+            stream.compared,
             stream.event_time,
             stream.as_before,
             stream.made_of if stream.as_before else {},
@@ -156,6 +187,7 @@ class Revising:
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,
             None if stream.snapshots is None else _extract(batch),
+            forgetting,
         )
         frame = as_revisions(rows, stream)
         if stored.visited:
@@ -249,17 +281,15 @@ def concerns_a_row(stream: Stream) -> Column:
 
 def as_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
     """The rows of the log of revisions as tasks fold them, with what orders those of a key."""
-    origin = F.col(ORIGIN)
-    identity = F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
     return rows.select(
         hash_of([F.col(f"`{name}`") for name in stream.key]).alias(HASH),
         BATCH,
         sequence_of(stream),
         is_gone(rows, stream).alias(DELETES),
         retraction_of(rows).alias(RETRACTED_TIMES),
-        identity.alias(ADDED),
+        identity_of_revision().alias(ADDED),
         concerns_a_row(stream).alias(CONCERNS),
-        stream.source.order_of(origin).alias(PLACE),
+        stream.source.order_of(F.col(ORIGIN)).alias(PLACE),
         *(f"`{name}`" for name in stream.columns),
         ORIGIN,
         INGESTED_AT,
@@ -267,11 +297,27 @@ def as_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
     )
 
 
+def identity_of_revision() -> Column:
+    """The text that stands for a row of the log of revisions, and for no other one."""
+    return F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
+
+
+def forgotten_in(rejected: DataFrame) -> DataFrame:
+    """The identities, as `_added`, of the revisions that rejected rows of a log of changes tell as forgotten."""
+    return rejected.select(F.col(ORIGIN)["identity"].alias(ADDED))
+
+
 def is_gone(rows: DataFrame, stream: Stream) -> Column:
     """True for the revisions that say that their key is gone, as such or because somebody takes its row back."""
     deletes = F.lit(False) if stream.deletes is None else F.coalesce(F.expr(f"({stream.deletes}\n)"), F.lit(False))
     retraction = retraction_of(rows)
     return F.when(retraction > 0, retraction % 2 == 1).otherwise(deletes)
+
+
+def _until(forgetting: Forgetting | None, report: RevisionReport) -> dict[str, int]:
+    """The number that tells the latest delete which is forgotten; none where there is no such delete."""
+    until = latest_of(report.forgotten_until, None if forgetting is None else forgetting.until)
+    return {} if until is None else {FORGOTTEN_UNTIL: until}
 
 
 def _extract(batch: Batch) -> Extract:
@@ -297,6 +343,7 @@ def _batch_of_changes(
         state=batch.state,
         summary=BatchSummary(summary.greatest, counts.rows, summary.processed_at, summary.partitions_end, summary.told),
         clock=batch.clock,
+        rejected=counts.forgotten,
         late={name: counted.get(f"late_{name}") or 0 for name in operators},
         unassigned={name: counted.get(f"unassigned_{name}") or 0 for name in operators},
         counted_by={name: each.by for name, each in operators.items()},
@@ -327,7 +374,7 @@ def _check_key(lake: Lake, stream: Stream, *tables: DeltaTable | None) -> None:
         return
     raise ChangedDeclaration(
         f"stream {stream.name!r} is declared with {_told(stream)}, and the changes at {lake.log(stream)!r} follow from "
-        "another key, sequence or deletes",
+        "another key, sequence, deletes or forget",
         f"Give the old declaration back; or move that table, {lake.batches(stream)!r} and {lake.standing(stream)!r} "
         "away, so that they are made anew from the log, and `tidemark rebuild` the operators of the stream.",
         stream=stream.name,
@@ -382,6 +429,7 @@ def of_revisions(lake: Lake, stream: Stream) -> dict[str, Callable[[SparkSession
     return {
         "changes": lambda spark: read_log(spark, lake, stream).orderBy(BATCH, ORIGIN),
         "rows": lambda spark: rows_now(spark, lake, stream),
+        "forgotten": lambda spark: ever_rejected(read_log(spark, lake, stream)).orderBy(BATCH, ORIGIN),
     }
 
 

@@ -113,9 +113,15 @@ def _steps(lake: Lake, pipeline: Pipeline, operator: Operator) -> LineageJob:
         f"{pipeline.name}.{operator.name}",
         operator.name,
         operator.description or f"{operator.kind_name.capitalize()} {operator.name}.",
-        (*_logs(lake, operator.reads), *(_lake_table(uri) for uri in operator.looks_up)),
+        (*_logs(lake, operator.reads), *(_lake_table(uri) for uri in _looked_up(lake, operator))),
         tuple(_table_of(lake, operator, suffix, description) for suffix, description in written),
     )
+
+
+def _looked_up(lake: Lake, operator: Operator) -> list[str]:
+    """The addresses of the tables in which an operator looks rows up."""
+    tables = (*operator.looks_up, *operator.dimensions)
+    return [table if isinstance(table, str) else lake.table(table) for table in tables]
 
 
 def _delivery(lake: Lake, pipeline: Pipeline, delivery: Delivery) -> LineageJob:

@@ -207,8 +207,9 @@ class Run:
                 self.followed.step(name, step)
 
     def step_all(self) -> None:
-        """Step every operator up to the newest batches."""
-        for runtime in self.operators:
+        """Step every operator up to the newest batches, those first in which others look rows up."""
+        looked_up = {each for of in self.pipeline.operators for each in (*of.dimensions, *of.looks_up)}
+        for runtime in sorted(self.operators, key=lambda each: each.operator not in looked_up):
             self.step(runtime)
 
     def advance_idle_clocks(self) -> bool:

@@ -29,6 +29,8 @@ from streaming.declare import Pipeline, Windowed
 from streaming.lake.lake import Lake
 from streaming.log import read_log
 from streaming.windows import Tumbling
+from tests.streaming.keyed.test_pinned_histories import CUSTOMERS, SEGMENTS, customer
+from tests.support.instants import at
 from tests.support.postgres import run as sql
 from tests.support.runs import run
 
@@ -60,7 +62,7 @@ report = Report(
 
 
 def put(lake: Lake, text: str) -> None:
-    file = Path(lake.path(SHOPS.place))
+    file = Path(lake.path(SHOPS.path))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
 
@@ -180,6 +182,29 @@ def test_a_parquet_file_becomes_versions_and_a_delta_table_has_its_own(lake: Lak
     assert land_dimension(lake, kept) == newest_pin(lake, kept)
     write_deltalake(lake.path("dimensions/shop_table"), content, mode="append")
     assert land_dimension(lake, kept).version == 1
+
+
+def test_a_history_is_a_dimension_of_another_pipelines_reports_with_a_row_for_each_interval(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    00:10  v1 new     |-------------|------->
+    00:50  v2 gold                  |------->
+    """
+    segments = Dimension("segments", SEGMENTS)
+    with pytest.raises(DimensionError, match="that of a history is there once its pipeline has run"):
+        land_dimension(lake, segments)
+    customers = Pipeline(CUSTOMERS, (SEGMENTS,))
+    run(spark, lake, customers, [customer(1, 10, "new")])
+    before = land_dimension(lake, segments)
+    run(spark, lake, customers, [customer(2, 50, "gold")])
+    told = [(row["segment"], row["valid_from"], row["valid_to"]) for row in rows(lake, segments)]
+    assert sorted(told, key=str) == [("gold", at(50), None), ("new", at(10), at(50))]
+    assert [row["valid_to"] for row in before.read(spark).collect()] == [None]
+    # Two intervals of a customer are no repetition, and two rows of an interval would be.
+    assert segments.key == ("id", "valid_from")
+    with pytest.raises(DeclarationError, match="whose rows are told apart by id, valid_from"):
+        Dimension("segments", SEGMENTS, key=("id",))
 
 
 def test_a_table_of_postgres_becomes_versions_of_what_it_held_at_one_instant(lake: Lake, postgres: str) -> None:

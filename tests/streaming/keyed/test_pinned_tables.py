@@ -92,7 +92,7 @@ def test_a_pinned_table_is_read_as_it_was_with_each_batch_also_when_its_old_vers
     uri, lake = str(tmp_path / "rooms"), Lake(str(tmp_path / "lake"))
     of = told(uri)
     assert of.rules is not None
-    pipeline = Pipeline(name="house", streams=(readings, of.rules.of), operators=(of,))
+    pipeline = Pipeline(name="house", streams=(readings, of.rules.control), operators=(of,))
     write(uri, a="hall", b="cellar")
     run(spark, lake, pipeline, payloads("a@1=1, b@2=2"))
     # What changes twice between two batches is seen as it is in the end.

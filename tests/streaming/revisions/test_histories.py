@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Snapshots, Stream
+from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, StreamingError
 from streaming.operations.retract import RowChoice, retract
@@ -155,14 +155,6 @@ def test_how_batches_are_cut_into_steps_changes_no_row_of_a_history(spark: Spark
     ("given", "says"),
     [
         ({"of": replace(CUSTOMERS, key=(), sequence=None, deletes=None)}, "which has no key"),
-        (
-            {
-                "of": replace(
-                    CUSTOMERS, sequence=None, deletes=None, source=Files("x", files_per_batch=1), snapshots=Snapshots()
-                )
-            },
-            "which has snapshots",
-        ),
         ({"track": ("segment", "size")}, "has 'size', which is no column; track some of: version, at, segment, city"),
         ({"track": ("id",)}, "has 'id', which is part of the key"),
         ({"track": ()}, "names no column"),

@@ -39,7 +39,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class _Source:
-    """What stands in `from` or behind a join: its node, the names that it goes by, and its columns."""
+    """A relation or subquery in `from` or behind a join: its node, the names that it goes by, and its columns."""
 
     node: exp.Expr
     names: frozenset[Path]
@@ -438,6 +438,8 @@ class _Resolver:
                 names = {name.lower(): value for name, value in projections}
                 whole = isinstance(each, exp.Column) and len(each.parts) == 1
                 value = within.expression(each, names if whole else {})
+                if isinstance(value, exp.Paren):
+                    value = value.this
             _refuse_where(value, is_aggregate, "group by", "Aggregate in a subquery, and group its rows.")
             _refuse_where(value, _is_window, "group by", "Compute it in a subquery, and group its rows.")
             _refuse_where(value, _is_query, "group by", "Compute it in a subquery in `from`, and group its rows.")
@@ -686,7 +688,8 @@ def _check_groups(select: exp.Select, aliases: set[str]) -> None:
         return
 
     def check(node: exp.Expr) -> None:
-        if is_aggregate(node) or node.sql(QuerySpark) in groups:
+        filtered = node.this if isinstance(node, (exp.Filter, exp.WithinGroup)) else node
+        if is_aggregate(filtered) or node.sql(QuerySpark) in groups:
             return
         if isinstance(node, exp.Column) and node.table in aliases:
             refuse(

@@ -63,6 +63,9 @@ OF_WINDOWS = _names(
 )
 """Functions of the rows of a window in its order."""
 
+OF_UNITS = frozenset({"date_add", "date_diff", "dateadd", "datediff", "timestampadd", "timestampdiff"})
+"""Functions that may take a unit as their first argument, which looks like a column."""
+
 OF_THE_CLOCK = _names(
     """
     curdate current_date current_datetime current_time current_timestamp getdate localtimestamp now

@@ -6,6 +6,7 @@ Functions stay as they are written: sqlglot would write some of them otherwise, 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -78,7 +79,6 @@ _ARGUMENTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Cast: ("this", "to", "_type"),
     exp.Column: ("this", "table", "db", "catalog"),
     exp.ColumnDef: ("this", "kind"),
-    exp.Concat: ("expressions", "safe"),
     exp.CTE: ("this", "alias"),
     exp.DataType: ("this", "expressions", "nested", "_type"),
     exp.DataTypeParam: ("this",),
@@ -143,6 +143,11 @@ _NODES: dict[type[exp.Expr], tuple[str, str, str]] = {
         "qualify",
         "is not SQL of Spark",
         "Compute the window function in a subquery, and filter in `where`.",
+    ),
+    exp.Concat: (
+        "literals",
+        "is read by Spark as one text with a quote in it, or as two texts, as a setting says",
+        "Write a quote as \\' and join texts by ||.",
     ),
     exp.Placeholder: ("parameter", "is a parameter", "Write the value."),
     exp.Parameter: ("parameter", "is a parameter", "Write the value."),
@@ -289,6 +294,8 @@ def _check_function(node: exp.Expr, deterministic: frozenset[str]) -> None:
         return
     call = _called(node)
     window = call.parent if isinstance(call.parent, exp.Window) and call.arg_key == "this" else None
+    if name in functions.OF_UNITS and len(node.expressions) > 2:
+        refuse("unit", "takes a unit", "Add or subtract an interval, or write datediff(end, start).", node)
     if name == "unix_timestamp" and not node.expressions:
         name = "now"
     if name in functions.OF_THE_CLOCK:
@@ -372,8 +379,12 @@ def _unreadable(sql: str, error: Exception) -> BadQuery:
 
 
 def _fragment(node: exp.Expr) -> str:
+    """The SQL of a node for people: quotes stand around odd names alone."""
+    plain = node.copy()
+    for name in plain.find_all(exp.Identifier):
+        name.set("quoted", re.fullmatch(r"[A-Za-z_]\w*", name.name) is None)
     try:
-        text = node.sql(QuerySpark, normalize_functions=False, comments=False)
+        text = plain.sql(QuerySpark, normalize_functions=False, comments=False)
     except PARSER_ERRORS:
         text = type(node).__name__
     return text if len(text) <= 200 else f"{text[:200]} ..."

@@ -58,8 +58,24 @@ class Query:
         Raises:
             BadQuery: it cannot be read, or not be kept right by its key; `reason` says why, `value` is the fragment.
         """
+        try:
+            return cls._analysed(sql, relations, tuple(key), deterministic, histories or {})
+        except RecursionError:
+            raise BadQuery(
+                "the query is nested too deeply", "Make inner queries views of their own.", reason="syntax", value=sql
+            ) from None
+
+    @classmethod
+    def _analysed(
+        cls,
+        sql: str,
+        relations: Mapping[str, Sequence[str]],
+        key: tuple[str, ...],
+        deterministic: Collection[str],
+        histories: Mapping[str, tuple[str, str]],
+    ) -> Query:
         known = tuple(Relation(name, tuple(columns)) for name, columns in relations.items())
-        tree, columns = resolved(sql, known, frozenset(map(str.lower, deterministic)), histories or {})
+        tree, columns = resolved(sql, known, frozenset(map(str.lower, deterministic)), histories)
         check_subqueries(tree)
         names = {column.lower(): column for column in columns}
         for each in key:
@@ -73,7 +89,7 @@ class Query:
                 )
         own_key = tuple(names[each.lower()] for each in key)
         if len({*own_key}) < len(own_key):
-            raise BadQuery(f"the key {key!r} names a column twice", "Name each once.", reason="key", value=tuple(key))
+            raise BadQuery(f"the key {key!r} names a column twice", "Name each once.", reason="key", value=key)
         check_key(tree, own_key)
         read = dict.fromkeys(table.name for table in tree.find_all(exp.Table))
         return cls(sql, columns, tuple(read), own_key, FrozenMapping(lineage_of(tree)), tree)

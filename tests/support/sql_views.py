@@ -40,7 +40,8 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("day",),
     ),
     "inner join": (
-        "select c.country, o.day, sum(o.amount) s from orders o join customers c using (c_id) group by c.country, o.day",
+        "select c.country, o.day, sum(o.amount) s from orders o join customers c using (c_id)"
+        " group by c.country, o.day",
         ("country", "day"),
     ),
     "left join": (
@@ -457,7 +458,9 @@ class Judge:
             self._database.execute(f"delete from {relation}_rows")
             if rows:
                 values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-                self._database.execute(f"insert into {relation}_rows ({', '.join(columns)}, begins, ends) values {values}")
+                self._database.execute(
+                    f"insert into {relation}_rows ({', '.join(columns)}, begins, ends) values {values}"
+                )
 
     def move_to(self, step: int) -> None:
         """Go to a step."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
+    from streaming.sql import functions
     from streaming.sql.query import GLOBAL, Query
 
 make_front(__name__)

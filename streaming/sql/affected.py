@@ -74,8 +74,8 @@ class Rewriting:
             # Whatever the right side has, it adds no row.
             return self._typed(self.relaxed(query.this), query)
         assert isinstance(query, exp.Select)
-        if _is_one_group(query):
-            opaque = {each.alias: "aggregate" for each in query.expressions if _opacity(each.this, {}, query)}
+        if is_one_group(query):
+            opaque = {each.alias: "aggregate" for each in query.expressions if opacity(each.this, {}, query)}
             values = [
                 exp.alias_(exp.null() if each.alias in opaque else each.this.copy(), each.alias, quoted=True)
                 for each in query.expressions
@@ -122,7 +122,7 @@ class Rewriting:
         made_joins = []
         for number, join in enumerate(joins, 1):
             conditions = conjuncts(join.args.get("on"))
-            asked = [each for each in conditions if not _opacity(each, opaque, query)]
+            asked = [each for each in conditions if not opacity(each, opaque, query)]
             loose = moves[number] or len(asked) < len(conditions)
             side, kind = join.side, join.kind
             if kind == "ANTI":
@@ -164,7 +164,7 @@ class Rewriting:
             made_query.set("where", exp.Where(this=exp.and_(*asked)))
         hidden = {}
         for each in query.expressions:
-            reason = _opacity(each.this, opaque, query, of_projection=True)
+            reason = opacity(each.this, opaque, query, of_projection=True)
             if reason:
                 hidden[each.alias] = reason
             made_query.append(
@@ -176,7 +176,7 @@ class Rewriting:
 
     def _is_loose(self, condition: exp.Expr, opaque: Mapping[tuple[str, str], str], query: exp.Select) -> bool:
         """True where a condition may change its answer while the rows that it is asked of stay."""
-        return any(self.places(condition)) or bool(_opacity(condition, opaque, query, with_queries=False))
+        return any(self.places(condition)) or bool(opacity(condition, opaque, query, with_queries=False))
 
     def _source(self, source: exp.Expr, rows: Rows | None) -> Rows:
         """A source as it stands in the rewritten query."""
@@ -321,7 +321,7 @@ def reads_others(node: exp.Expr, aliases: set[str]) -> bool:
     return any(column.table not in inner for column in node.find_all(exp.Column))
 
 
-def _opacity(
+def opacity(
     node: exp.Expr,
     opaque: Mapping[tuple[str, str], str],
     query: exp.Select,
@@ -361,7 +361,7 @@ def _reads_beyond(node: exp.Expr, parts: set[str]) -> bool:
     return isinstance(node, exp.Column) or any(_reads_beyond(each, parts) for each in node.iter_expressions())
 
 
-def _is_one_group(query: exp.Select) -> bool:
+def is_one_group(query: exp.Select) -> bool:
     """True where a select has one row for all of its relations' rows, also where there are none."""
     return not query.args.get("group") and any(
         is_aggregate(each) for value in query.expressions for each in own_nodes(value)

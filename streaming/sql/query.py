@@ -13,6 +13,7 @@ from streaming.sql.checks import check_key, check_subqueries
 from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
+from streaming.sql.restriction import restricted_to
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""
@@ -130,28 +131,13 @@ class Query:
         return text_of(keys)
 
     def restricted(self, now: Callable[[str], str], keys: str) -> str:
-        """The query for some keys alone; Spark moves the restriction down to the rows that are read where it can.
+        """The query for some keys alone, which are asked for below its groups and windows where that can be.
 
         Args:
             now: The name of the table or view of the rows of a relation that stand, as Spark's SQL writes it.
             keys: The name of the table or view of the keys, with the columns that `affected` gives.
         """
-        table = parsed_name(keys)
-        table.set("alias", exp.TableAlias(this=exp.to_identifier("keys", quoted=True)))
-        same = [
-            exp.NullSafeEQ(
-                this=exp.column(name, "result", quoted=True), expression=exp.column(name, "keys", quoted=True)
-            )
-            for name in self.key
-        ]
-        join = exp.Join(this=table, side="LEFT", kind="SEMI", on=exp.and_(*same) if same else exp.true())
-        return text_of(
-            exp.Select(
-                expressions=[exp.column(name, "result", quoted=True) for name in self.columns],
-                from_=exp.From(this=_derived(self._over(now), "result")),
-                joins=[join],
-            )
-        )
+        return text_of(restricted_to(self._over(now), self.key, parsed_name(keys)))
 
     def _over(self, table: Callable[[str], str]) -> exp.Expr:
         """The query over other tables."""

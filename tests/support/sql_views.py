@@ -470,6 +470,11 @@ class Judge:
         """The rows of a query in DuckDB's SQL, with how often each is there."""
         return Counter(self._database.execute(sql).fetchall())
 
+    def save(self, name: str, sql: str) -> Counter[Row]:
+        """Make a table of the rows of a query."""
+        self._database.execute(f"create or replace table {name} as {sql}")
+        return self.rows(f"from {name}")
+
 
 def _literal(value: object) -> str:
     return "null" if value is None else f"'{value}'" if isinstance(value, str) else str(value)

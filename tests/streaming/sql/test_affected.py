@@ -19,6 +19,7 @@ from tests.support.sql_views import (
     Judge,
     query_of,
     random_feed,
+    spark_to_duckdb,
     wrong_steps,
 )
 
@@ -72,6 +73,17 @@ def test_few_keys_are_touched(judge: Judge) -> None:
         assert not any(is_wrong for _, is_wrong in wrong_steps(view, judge, feed, STEPS))
         keys += sum(len({view.key_of(row) for row in judge.rows(view.text)}) for _ in range(STEPS))
     assert 0 < view.touched < keys
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_query_restricted_to_keys_has_the_rows_of_these_keys(judge: Judge, name: str) -> None:
+    view, feed = incremental(name), feed_of(4)
+    judge.load(feed)
+    judge.move_to(1)
+    keys = judge.save("some_keys", view.affected(feed.changed(1)))
+    wanted = {row: n for row, n in judge.rows(view.text).items() if (view.key_of(row) or (1,)) in keys}
+    restricted = spark_to_duckdb(view.query.restricted(lambda relation: relation, "some_keys"))
+    assert judge.rows(restricted) == wanted
 
 
 BEFORE, TOGETHER = 0, 1
@@ -165,7 +177,7 @@ def as_it_is(self: Rewriting, query: exp.Expr) -> Rows:
 
 
 WITH_GHOSTS = Rewriting._with_ghosts
-MUTANTS: dict[str, tuple[dict[str, str], tuple[str, Callable[..., Any]] | None, tuple[str, ...]]] = {
+MUTANTS: dict[str, tuple[dict[str, Any], tuple[str, Callable[..., Any]] | None, tuple[str, ...]]] = {
     "changed rows without the old ones": (
         {"changes": ADDED},
         None,

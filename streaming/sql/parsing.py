@@ -127,7 +127,13 @@ _ARGUMENTS: dict[type[exp.Expr], tuple[str, ...]] = {
 }
 """The nodes that a query may have, and of each the parts that may be there."""
 
+_SEVERAL_GROUPS = (
+    "grouping sets",
+    "groups in several ways at once",
+    "Write one select with `group by` a way, and union all between them.",
+)
 _NODES: dict[type[exp.Expr], tuple[str, str, str]] = {
+    **dict.fromkeys((exp.Rollup, exp.Cube, exp.GroupingSets), _SEVERAL_GROUPS),
     exp.Lateral: ("lateral", "makes rows of a row", "Make the rows in a `Selected` before the view, and read that."),
     exp.TableSample: ("sample", "takes other rows each time", "Choose rows by their columns, in `where`."),
     exp.Pivot: ("pivot", "is not followed back to its rows", "Write sum(case when ... then ... end) per column."),
@@ -168,14 +174,11 @@ _PARTS: dict[tuple[type[exp.Expr], str], tuple[str, str, str]] = {
     (exp.Table, "version"): ("version", "reads an old version", "Declare the pinned table in `of`, and name that."),
     (exp.Table, "when"): ("version", "reads an old version", "Declare the pinned table in `of`, and name that."),
     (exp.Table, "sample"): _NODES[exp.TableSample],
-    **{
-        (exp.Group, name): (
-            "grouping sets",
-            "groups in several ways at once",
-            "Write one select with `group by` a way, and union all between them.",
-        )
-        for name in ("rollup", "cube", "grouping_sets")
-    },
+    (exp.Select, "qualify"): _NODES[exp.Qualify],
+    (exp.Distinct, "on"): ("distinct on", "is not SQL of Spark", "Number the rows by row_number() in a subquery."),
+    (exp.Table, "pivots"): _NODES[exp.Pivot],
+    (exp.Subquery, "pivots"): _NODES[exp.Pivot],
+    **{(exp.Group, name): _SEVERAL_GROUPS for name in ("rollup", "cube", "grouping_sets")},
     **{
         (kind, name): _NODES[exp.Limit]
         for kind in (exp.Union, exp.Except, exp.Intersect, exp.Subquery)
@@ -271,19 +274,10 @@ def _check_node(node: exp.Expr) -> None:
             refuse("unknown", f"has {name.strip('_')!r}, which is not known to be kept right", "Leave it out.", node)
     if isinstance(node, exp.Interval) and not isinstance(node.this, exp.Literal):
         refuse("interval", "is no interval of a literal length", "Write make_interval(...).", node)
-    if isinstance(node, exp.Distinct) and node.expressions and isinstance(node.parent, exp.Select):
-        refuse("distinct on", "is not SQL of Spark", "Number the rows by row_number() in a subquery.", node)
     if isinstance(node, exp.Select) and node.args.get("kind"):
         refuse("unknown", "makes a value of its columns", "Write struct(...).", node)
     if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
         refuse("table function", "is a function that makes rows", "Read a table in its place.", node)
-    if isinstance(node, exp.SetOperation) and _is_mixed(node):
-        refuse("set operations", "mixes intersect with others", "Put brackets around each pair of them.", node)
-
-
-def _is_mixed(node: exp.SetOperation) -> bool:
-    sides = [side for side in (node.this, node.expression) if isinstance(side, exp.SetOperation)]
-    return any(isinstance(side, exp.Intersect) != isinstance(node, exp.Intersect) for side in sides)
 
 
 def _check_function(node: exp.Expr, deterministic: frozenset[str]) -> None:
@@ -358,9 +352,14 @@ def _check_text(sql: str, tree: exp.Expr) -> None:
 
 
 def _words(sql: str) -> Counter[str]:
-    """The names and literals of a text; of numbers only the digits count, as their types are written otherwise."""
+    """The names and literals of a text; the digits behind a point left out, before which a zero may be written."""
     tokens = sqlglot.tokenize(sql, read=QuerySpark)
-    return Counter(token.text.lower() for token in tokens if token.token_type in _COUNTED)
+    return Counter(
+        token.text.lower()
+        for before, token in zip([None, *tokens], tokens, strict=False)
+        if token.token_type in _COUNTED
+        and not (before and before.token_type == TokenType.DOT and token.token_type == TokenType.NUMBER)
+    )
 
 
 def _unreadable(sql: str, error: Exception) -> BadQuery:

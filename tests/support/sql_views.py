@@ -170,6 +170,10 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "except": ("select day, o_id from orders except select day, o_id from payments", ("day",)),
     "except all": ("select day from orders except all select day from payments", ("day",)),
     "intersect": ("select day, o_id from orders intersect select day, o_id from payments", ("day",)),
+    "intersect binds more than union": (
+        "select day from orders union all select day from payments intersect select tier from customers",
+        ("day",),
+    ),
     "joined with an except": (
         "select t.c_id, c.country from (select c_id from orders except select c_id from customers where tier = 1) t"
         " left join customers c on c.c_id = t.c_id",

@@ -706,13 +706,15 @@ def _check_groups(select: exp.Select, aliases: set[str]) -> None:
 
 
 def parsed_name(name: str) -> exp.Table:
-    """The name of a table or view as Spark's SQL writes it.
+    """The name of a table or view as Spark's SQL writes it; one that is no SQL is quoted as a whole.
 
     Raises:
         BadQuery: it is no name.
     """
     try:
         table = exp.to_table(name, dialect=QuerySpark)
-    except PARSER_ERRORS as error:
-        raise BadQuery(f"{name!r} is no name of a table", "Quote it: `name`.", reason="syntax", value=name) from error
+    except PARSER_ERRORS:
+        table = exp.Table()
+    if not table.this or not all(isinstance(part, exp.Identifier) for part in table.parts):
+        raise BadQuery(f"{name!r} is no name of a table", "Quote it: `name`.", reason="syntax", value=name)
     return table

@@ -6,6 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.sql import functions
+    from streaming.sql.files import QueryFile
     from streaming.sql.query import GLOBAL, Query
 
 make_front(__name__)

@@ -47,7 +47,8 @@ def test_a_query_tells_its_columns_relations_and_key_as_they_are_written() -> No
 def test_lineage_is_followed_through_subqueries_unions_and_windows() -> None:
     made = query(
         "with paid as (select o_id, sum(paid) p from payments group by o_id)"
-        " select o.day, c.country, paid.p + amount x, count(*) over (partition by o.day) n, (select max(at) from flights.log l where l.day = o.day) last,"
+        " select o.day, c.country, paid.p + amount x, count(*) over (partition by o.day) n,"
+        " (select max(at) from flights.log l where l.day = o.day) last,"
         " 1 as one from orders o join paid using (o_id) left join customers c on c.customer = o.customer"
         " union all select l.day, 'x', 0, 1, l.at, 2 from flights.log l",
         "day",

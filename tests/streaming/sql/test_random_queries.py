@@ -10,7 +10,7 @@ import pytest
 from streaming.base import BadQuery
 from streaming.sql import Query
 from tests.support.random_sql import RandomSql
-from tests.support.sql_views import COLUMNS, Incremental, Judge, random_feed, wrong_steps
+from tests.support.sql_views import COLUMNS, Incremental, Judge, random_feed, spark_to_duckdb, wrong_steps
 
 QUERIES, STEPS = 10, 3
 
@@ -37,5 +37,9 @@ def test_what_is_not_refused_is_right(judge: Judge, block: int) -> None:
         judge.load(feed)
         wrong = [step for step, is_wrong in wrong_steps(view, judge, feed, STEPS) if is_wrong]
         assert wrong == [], (seed, sql, key)
+        keys = judge.save("some_keys", view.affected(feed.changed(STEPS)))
+        wanted = {row: n for row, n in judge.rows(view.text).items() if (view.key_of(row) or (1,)) in keys}
+        restricted = spark_to_duckdb(view.query.restricted(lambda relation: relation, "some_keys"))
+        assert judge.rows(restricted) == wanted, (seed, sql, key)
     assert accepted > refused.total() / 3, refused
     assert {*refused} <= {"key aggregate", "key window", "key partition", "key subquery", "nested", "uncorrelated"}

@@ -116,6 +116,11 @@ class Operator(ABC):
         return tuple(stream for stream in self.reads if stream not in self.pins)
 
     @property
+    def reads_current(self) -> tuple[Operator, ...]:
+        """The operators of which it reads what is current, besides its logs."""
+        return ()
+
+    @property
     def looks_up(self) -> tuple[str, ...]:
         """The addresses of Delta tables in which it finds answers, besides its logs, as far as that is declared."""
         return ()

@@ -139,6 +139,17 @@ class Pipeline:
                         stream=stream.name,
                     )
 
+            for below in operator.reads_current:
+                if below not in self.operators:
+                    names = ", ".join(repr(entry.name) for entry in self.operators)
+                    raise DeclarationError(
+                        f"{operator.kind_name} {operator.name!r} reads what is current of {below.name!r}, but the "
+                        f"operators of pipeline {self.name!r} are {names}",
+                        "add it to the pipeline's operators.",
+                        operator=operator.name,
+                        value=below.name,
+                    )
+
     def _check_changes(self) -> None:
         """Refuse whoever would take a row that takes back another one for a row of its own.
 

@@ -36,7 +36,6 @@ STREAMING = (
     "formats",
     "sources",
     "sinks",
-    "sql",
     "declare",
     "log",
     "operators",

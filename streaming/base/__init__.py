@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         BadExpression,
         BadInterval,
         BadName,
-        BadQuery,
         CatalogError,
         ChangedDeclaration,
         CheckpointError,

@@ -93,7 +93,9 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
         whole = f"all of it where these are more than {MOST_TOUCHED:.0%} of its rows" if view.query.key else "all of it"
         return {
             "results": "the rows of the query over what stands; nothing is late",
-            "computed": f"{keys}; {whole}" if view.query.key else f"all of it, whenever rows of {of} change: it has no key",
+            "computed": f"{keys}; {whole}"
+            if view.query.key
+            else f"all of it, whenever rows of {of} change: it has no key",
         }
 
     def position(self) -> str:

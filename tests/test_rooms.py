@@ -36,6 +36,7 @@ STREAMING = (
     "formats",
     "sources",
     "sinks",
+    "sql",
     "declare",
     "log",
     "operators",

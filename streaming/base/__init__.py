@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         BadExpression,
         BadInterval,
         BadName,
+        BadQuery,
         CatalogError,
         ChangedDeclaration,
         CheckpointError,

@@ -140,6 +140,21 @@ class BadExpression(DeclarationError):
     code = "declaration.sql"
 
 
+class BadQuery(DeclarationError):
+    """An SQL query, of which `value` is the part in question, cannot be kept right by its keys, for a `reason`.
+
+    `reason` is one word, such as `limit`, which stays the same from release to release.
+    """
+
+    code = "declaration.query"
+
+    reason: str = ""
+
+    def __init__(self, says: str, next_step: str = "", *, reason: str, **facts: Unpack[Facts]) -> None:
+        super().__init__(says, next_step, **facts)
+        self.reason = reason
+
+
 class SettingsError(StreamingError):
     """A setting, environment variable or conf file has an unusable value."""
 

@@ -1,0 +1,10 @@
+"""SQL queries kept right key by key: analysed, and rewritten to the keys that changed rows touch."""
+
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.sql.query import GLOBAL, Query
+
+make_front(__name__)

@@ -1,0 +1,165 @@
+"""A query over named relations: whole, for some keys, and for the keys that changed rows may touch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from streaming.base import BadQuery, FrozenMapping
+from streaming.sql.affected import Rewriting
+from streaming.sql.checks import check_key, check_subqueries
+from streaming.sql.lineage import lineage_of
+from streaming.sql.parsing import text_of
+from streaming.sql.resolution import Relation, parsed_name, resolved
+
+GLOBAL = "touched"
+"""The only column, of the value 1, of the affected keys of a query whose key is ()."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query in Spark's SQL over named relations, analysed; `Query.of` makes one.
+
+    The key is the unit of replacement: the rows of a key are replaced together, and there may be many of one key.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    """The columns of the result, in their order."""
+    relations: tuple[str, ...]
+    """The relations that it reads, each once, by the names that `of` was given."""
+    key: tuple[str, ...]
+    """The columns of the key as they are written in `columns`; () is one key for all rows."""
+    lineage: Mapping[str, tuple[tuple[str, str], ...]]
+    """The columns of relations that each column of the result is computed from, as (relation, column)."""
+    _tree: exp.Query = field(repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        sql: str,
+        relations: Mapping[str, Sequence[str]],
+        key: Sequence[str],
+        deterministic: Collection[str] = (),
+        histories: Mapping[str, tuple[str, str]] | None = None,
+    ) -> Query:
+        """Analyse a query.
+
+        Args:
+            sql: One `select`, or several with set operations between them, in Spark's SQL.
+            relations: The columns of each relation, by the name that `from` says.
+            key: Columns of the result; () where all rows are replaced together.
+            deterministic: Functions of users that give the same for the same values each time.
+            histories: Those relations that are histories, with the columns of the bounds of their intervals: behind
+                their name in a join `for time of ...` may stand.
+
+        Raises:
+            BadQuery: it cannot be read, or not be kept right by its key; `reason` says why, `value` is the fragment.
+        """
+        known = tuple(Relation(name, tuple(columns)) for name, columns in relations.items())
+        tree, columns = resolved(sql, known, frozenset(map(str.lower, deterministic)), histories or {})
+        check_subqueries(tree)
+        names = {column.lower(): column for column in columns}
+        for each in key:
+            if each.lower() not in names:
+                raise BadQuery(
+                    f"the key {each!r} is no column of the result. Columns are: {', '.join(columns)}.",
+                    "Select it, or name another.",
+                    reason="key",
+                    value=each,
+                    choices=columns,
+                )
+        own_key = tuple(names[each.lower()] for each in key)
+        if len({*own_key}) < len(own_key):
+            raise BadQuery(f"the key {key!r} names a column twice", "Name each once.", reason="key", value=tuple(key))
+        check_key(tree, own_key)
+        read = dict.fromkeys(table.name for table in tree.find_all(exp.Table))
+        return cls(sql, columns, tuple(read), own_key, FrozenMapping(lineage_of(tree)), tree)
+
+    def text(self, now: Callable[[str], str]) -> str:
+        """The whole query.
+
+        Args:
+            now: The name of the table or view that has the rows of a relation that stand, as Spark's SQL writes it.
+        """
+        return text_of(self._over(now))
+
+    def affected(self, changed: Collection[str], changes: Callable[[str], str], ever: Callable[[str], str]) -> str:
+        """A query for the keys that changed rows may touch, each once; for the key () one row of `GLOBAL` if any.
+
+        Args:
+            changed: The relations of which rows were added or taken back.
+            changes: The name of the table or view of these rows.
+            ever: The name of the table or view of the rows that stand and those that were taken back. It is also asked
+                for relations that have not changed.
+        """
+        rewriting = Rewriting(
+            frozenset(changed), lambda name: parsed_name(changes(name)), lambda name: parsed_name(ever(name))
+        )
+        places = list(rewriting.places(self._tree))
+        parts = [self._keys_of(rows.query) for place in places for rows in rewriting.rows(self._tree, place)]
+        if not parts:
+            parts = [self._keys_of(self._over(ever), exp.false())]
+        union: exp.Query = parts[0]
+        for part in parts[1:]:
+            union = exp.Union(this=union, expression=part, distinct=False)
+        names = self.key or (GLOBAL,)
+        keys = exp.Select(
+            expressions=[exp.column(name, "keys", quoted=True) for name in names],
+            from_=exp.From(this=_derived(union, "keys")),
+            distinct=exp.Distinct(),
+        )
+        return text_of(keys)
+
+    def restricted(self, now: Callable[[str], str], keys: str) -> str:
+        """The query for some keys alone; Spark moves the restriction down to the rows that are read where it can.
+
+        Args:
+            now: The name of the table or view of the rows of a relation that stand, as Spark's SQL writes it.
+            keys: The name of the table or view of the keys, with the columns that `affected` gives.
+        """
+        table = parsed_name(keys)
+        table.set("alias", exp.TableAlias(this=exp.to_identifier("keys", quoted=True)))
+        same = [
+            exp.NullSafeEQ(
+                this=exp.column(name, "result", quoted=True), expression=exp.column(name, "keys", quoted=True)
+            )
+            for name in self.key
+        ]
+        join = exp.Join(this=table, side="LEFT", kind="SEMI", on=exp.and_(*same) if same else exp.true())
+        return text_of(
+            exp.Select(
+                expressions=[exp.column(name, "result", quoted=True) for name in self.columns],
+                from_=exp.From(this=_derived(self._over(now), "result")),
+                joins=[join],
+            )
+        )
+
+    def _over(self, table: Callable[[str], str]) -> exp.Expr:
+        """The query over other tables."""
+        return Rewriting((), lambda name: parsed_name(table(name)), lambda name: parsed_name(table(name))).stable(
+            self._tree
+        )
+
+    def _keys_of(self, query: exp.Expr, condition: exp.Expr | None = None) -> exp.Select:
+        if isinstance(query, exp.Select) and condition is None:
+            values = {each.alias: each for each in query.expressions}
+            query.set("expressions", [values[name] for name in self.key] or [_one()])
+            query.set("distinct", None)
+            return query
+        names = [exp.alias_(exp.column(name, "rows", quoted=True), name, quoted=True) for name in self.key]
+        return exp.Select(
+            expressions=names or [_one()],
+            from_=exp.From(this=_derived(query, "rows")),
+            where=None if condition is None else exp.Where(this=condition),
+        )
+
+
+def _one() -> exp.Expr:
+    return exp.alias_(exp.Literal.number(1), GLOBAL, quoted=True)
+
+
+def _derived(query: exp.Expr, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))

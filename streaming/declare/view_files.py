@@ -82,7 +82,7 @@ class ViewFile:
         """
         from streaming.sql import relations_in
 
-        return self.names("of") or relations_in(self.sql)
+        return self.names("of") or relations_in(self.sql, self.names("deterministic"))
 
     def view(self, sources: Mapping[str, Stream | Operator]) -> View:
         """The view, of these sources by their names in small letters, which have all that it reads.

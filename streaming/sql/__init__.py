@@ -6,5 +6,6 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.sql.query import GLOBAL, Query
+    from streaming.sql.resolution import relations_in
 
 make_front(__name__)

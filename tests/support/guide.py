@@ -57,11 +57,12 @@ def steps() -> Iterator[Step]:
 
 
 def take(step: Step, folder: Path) -> bool:
-    """Save a block of Python under the name that its first line is; False where that is no name."""
+    """Save a block of Python or SQL under the name that its first line is; False where that is no name."""
     comment = step.text.partition("\n")[0]
-    if not (comment.startswith("# ") and comment.endswith(".py")):
+    name = comment.removeprefix("# ").removeprefix("-- ")
+    if name == comment or not name.endswith((".py", ".sql")):
         return False
-    target = folder / comment.removeprefix("# ")
+    target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(step.text, encoding="utf-8")
     return True

@@ -87,6 +87,8 @@ def test_every_command_of_the_guide_prints_what_the_guide_says(
             output, folder = guide.execute(step, folder, environment, typist)
         elif step.kind == "text":
             assert guide.missing(step.text, output) == [], f"{step.page}, line {step.line}; printed was:\n{output}"
+        elif step.kind == "sql":
+            guide.take(step, folder)
         elif step.kind == "python" and not guide.take(step, folder):
             snippets.append(step)
     guide.run_each(snippets, folder, environment)

@@ -152,6 +152,11 @@ class View(Operator):
         """The rows as they are now."""
         return ("current",)
 
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The day, which is null where no column of the key has a time."""
+        return (DAY,)
+
     def first_begin(self, watermark: datetime | None) -> datetime | None:
         """None: a row of any time may change."""
         return None

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -120,6 +121,8 @@ def test_rows_of_a_view_are_those_of_the_query_over_what_stands(
     }
     pipeline = Pipeline(name="views", streams=tuple(STREAMS.values()), operators=tuple(views.values()))
     rows: Rows = {relation: {} for relation in RELATIONS}
+    for stream in STREAMS.values():
+        Path(stream.source.location(lake)).mkdir(parents=True)
     for _ in range(4):
         for relation, changed in drawn(chance, rows).items():
             land_all(lake, STREAMS[relation], changed)

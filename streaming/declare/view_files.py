@@ -85,7 +85,7 @@ class ViewFile:
         return self.names("of") or relations_in(self.sql, self.names("deterministic"))
 
     def view(self, sources: Mapping[str, Stream | Operator]) -> View:
-        """The view, of these sources by their names in small letters, which have all that it reads.
+        """The view, of these sources by their names, which have all that it reads.
 
         Raises:
             DeclarationError: what is declared makes no view.
@@ -148,8 +148,9 @@ def _place(file: ViewFile, pipelines: dict[str, Pipeline], broken: list[BrokenMo
 
 
 def _sources(pipeline: Pipeline) -> dict[str, Stream | Operator]:
-    """What a view of a pipeline may read, by its name in small letters."""
-    return {each.name.lower(): each for each in (*pipeline.streams, *pipeline.operators)}
+    """What a view of a pipeline may read, by its name."""
+    sources: tuple[Stream | Operator, ...] = (*pipeline.streams, *pipeline.operators)
+    return {each.name: each for each in sources}
 
 
 def _with(pipeline: Pipeline, view: View) -> Pipeline:
@@ -159,10 +160,7 @@ def _with(pipeline: Pipeline, view: View) -> Pipeline:
 
 def _homeless(file: ViewFile, pipelines: Iterable[Pipeline]) -> DeclarationError:
     reads = ", ".join(file.reads)
-    there = "; ".join(
-        f"{pipeline.name}: {', '.join(each.name for each in (*pipeline.streams, *pipeline.operators))}"
-        for pipeline in pipelines
-    )
+    there = "; ".join(f"{pipeline.name}: {', '.join(_sources(pipeline))}" for pipeline in pipelines)
     return DeclarationError(
         f"view {file.name!r} reads {reads}, and no pipeline has all of it; there are {there or 'no pipelines'}",
         "correct the names, or declare what is missing in that pipeline.",

@@ -29,6 +29,12 @@ def log_key(stream: Stream) -> dg.AssetKey:
     return dg.AssetKey([stream.name, "changes" if stream.revised else "log"])
 
 
+def read_keys(operator: Operator) -> list[dg.AssetKey]:
+    """The tables that an operator reads: logs, and what is current of other operators."""
+    logs = (stream for stream in operator.reads if stream in (*operator.follows, *operator.pins))
+    return [*map(log_key, logs), *(key for below in operator.reads_current for key in current_keys(below))]
+
+
 def rejected_key(stream: Stream) -> dg.AssetKey:
     """The rejected rows of the log."""
     return dg.AssetKey([stream.name, "rejected"])

@@ -36,15 +36,16 @@ def origins_in_words(origins: Iterable[Origin]) -> str:
 
 
 def lineage_of_table(operator: Operator, suffix: str = "") -> Lineage:
-    """Where the columns of an operator's table come from: columns of the logs that it reads.
+    """Where the columns of an operator's table come from: columns of the logs that it reads, and of what is current.
 
     What is current and put together from several tables comes from these. A suffix may also be that of late rows or of
     failures, which are reads of the logs.
     """
     if suffix == CURRENT and operator.overlaid:
         return lineage_of_current(operator)
-    logs = {stream.name: keys.log_key(stream) for stream in operator.reads}
-    return {spec.name: [(logs[stream], column) for stream, column in spec.of] for spec in operator.columns_of(suffix)}
+    of = {stream.name: keys.log_key(stream) for stream in operator.reads}
+    of |= {below.name: keys.table_key(below, CURRENT) for below in operator.reads_current}
+    return {spec.name: [(of[source], column) for source, column in spec.of] for spec in operator.columns_of(suffix)}
 
 
 def lineage_of_rejected(stream: Stream) -> Lineage:

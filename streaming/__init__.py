@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Snapshots,
         Stream,
         Subscriptions,
+        View,
         Windowed,
         WindowFunction,
         WindowJoined,

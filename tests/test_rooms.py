@@ -138,6 +138,7 @@ KIND_ROOMS = {
     "Selected": {"selected"},
     "Enriched": {"lookups"},
     "History": {"revisions"},
+    "View": {"sqlviews"},
     "Table": {"sources"},
 }
 """The rooms that may ask whether something is of a kind, besides `declare`, where the kinds are."""

@@ -110,6 +110,7 @@ from streaming import Trigger as Trigger
 from streaming import Tumbling as Tumbling
 from streaming import TwoPhase as TwoPhase
 from streaming import ValueTrigger as ValueTrigger
+from streaming import View as View
 from streaming import Websocket as Websocket
 from streaming import Window as Window
 from streaming import Windowed as Windowed

@@ -13,9 +13,18 @@ import typer
 from platform_assets.cli.context import console
 from platform_assets.cli.render import next_step
 from platform_assets.reports.registry import declared_reports
-from platform_assets.scaffold import To, add_delivery, add_view, write_project, write_report, write_stream, write_suite
+from platform_assets.scaffold import (
+    To,
+    add_delivery,
+    add_view,
+    write_project,
+    write_report,
+    write_sql_view,
+    write_stream,
+    write_suite,
+)
 from streaming.base import BrokenModule, DeclarationError
-from streaming.declare import Pipeline, declared_pipelines, find_pipeline, modules, package_of, packages
+from streaming.declare import Pipeline, declared_pipelines, find_pipeline, modules, package_of, packages, view_folders
 
 Kind = Literal["stream", "view", "delivery", "suite", "report"]
 
@@ -41,11 +50,17 @@ def new(
         Path | None, typer.Option(help="Where to write it; where the project keeps such modules if left out.")
     ] = None,
     to: Annotated[To | None, typer.Option(help="The target of a delivery; files if left out.")] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="A view as a file of SQL.")] = False,
 ) -> None:
     """Add a piece to a project: a stream with its pipeline, a view, a delivery, a suite, or a report."""
+    if sql and kind != "view":
+        raise DeclarationError(f"--sql is of a view; a {kind} has no SQL.", "Leave it out.")
     if to is not None and kind != "delivery":
         raise DeclarationError(f"--to={to} names the target of a delivery; a {kind} has none.", "Leave it out.")
-    added = _delivery(name, of, to or "files") if kind == "delivery" else _ADD[kind](name, of, folder)
+    if kind == "delivery":
+        added = _delivery(name, of, to or "files")
+    else:
+        added = _sql_view(name, of, folder) if sql else _ADD[kind](name, of, folder)
     for path in added.paths:
         console.print(f"wrote {path}", highlight=False)
     next_step(console, added.command, added.why)
@@ -74,6 +89,12 @@ def _view(name: str, of: str | None, folder: Path | None) -> _Added:
     return _Added([path], f"tidemark run {pipeline.name}", "builds it from all that the log holds.")
 
 
+def _sql_view(name: str, of: str | None, folder: Path | None) -> _Added:
+    pipeline, _ = _pipeline(of)
+    path = write_sql_view(folder or view_folders()[0], name, pipeline)
+    return _Added([path], f"tidemark run {pipeline.name}", "computes it from all that stands, and keeps it right.")
+
+
 def _delivery(name: str, of: str | None, to: To) -> _Added:
     pipeline, module = _pipeline(of)
     assert module.__file__ is not None
@@ -84,7 +105,7 @@ def _delivery(name: str, of: str | None, to: To) -> _Added:
 def _suite(name: str, of: str | None, folder: Path | None) -> _Added:
     pipeline, _ = _pipeline(name)
     paths = write_suite(folder or _folder("suites"), pipeline)
-    reports = [report.name for report in declared_reports().values() if report.pipeline == pipeline]
+    reports = [report.name for report in declared_reports().values() if report.pipeline.name == pipeline.name]
     if reports:
         return _Added(paths, f"tidemark report {reports[0]}", "is published only if all of it holds.")
     return _Added(paths, f"tidemark new report NAME --of {name}", "writes a report that asks for it.")
@@ -121,4 +142,6 @@ def _pipeline(name: str | None) -> tuple[Pipeline, ModuleType]:
         )
     pipeline = find_pipeline(name or next(iter(declared)))
     candidates = [module for module in modules("pipelines") if isinstance(module, ModuleType)]
-    return pipeline, next(module for module in candidates if getattr(module, "pipeline", None) is pipeline)
+    return pipeline, next(
+        module for module in candidates if getattr(getattr(module, "pipeline", None), "name", None) == pipeline.name
+    )

@@ -138,7 +138,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
             lineage_of_rejected(stream),
         )
     for operator in pipeline.operators:
-        logs = [keys.log_key(stream) for stream in operator.reads]
+        sources = keys.read_keys(operator)
         for table in operator.streamed:
             is_watched = not table.suffix and getattr(operator, "fresh_within", None) is not None
             columns = operator.columns_of(table.suffix)
@@ -148,7 +148,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 "first_results" if operator.overlaid else "results",
                 table.description,
                 {"spark", "delta"},
-                logs,
+                sources,
                 columns,
                 lineage_of_table(operator, table.suffix),
                 freshness_policy=_FRESH if is_watched else None,

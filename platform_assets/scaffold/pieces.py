@@ -73,6 +73,19 @@ def write_report(folder: Path, name: str, pipeline: Pipeline, module: str) -> li
     return _written({folder / f"{name}.py": text}, name)
 
 
+def write_sql_view(folder: Path, name: str, pipeline: Pipeline) -> Path:
+    """Write `<name>.sql`, a query over the first stream of the pipeline, into `folder`, and return its path.
+
+    Raises:
+        DeclarationError: the name is not allowed, or the file is there already.
+    """
+    check_name("SQL view", name)
+    stream = pipeline.streams[0]
+    key = next((column for column in stream.columns if column != stream.event_time), stream.event_time)
+    text = filled("sql_view", name=name, stream=stream.name, key=f"`{key}`" if not key.isidentifier() else key)
+    return _written({folder / f"{name}.sql": text}, name)[0]
+
+
 def filled(template: str, **values: str) -> str:
     """The template of that name with `values` in it."""
     source = files(__package__) / "templates" / f"{template}.template"

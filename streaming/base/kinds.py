@@ -17,6 +17,7 @@ _IMPLEMENTED = {
     "Selected": ("streaming.selected.operator",),
     "Enriched": ("streaming.lookups.operator",),
     "History": ("streaming.revisions.history",),
+    "View": ("streaming.sqlviews.operator",),
 }
 """The modules that implement something for a kind, by the name of its class."""
 

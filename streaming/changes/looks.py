@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import reduce, singledispatch
+from functools import reduce
 from itertools import takewhile
 from typing import Generic, Self, TypeVar
 
@@ -29,6 +29,7 @@ from streaming.base import (
     RETRACTED,
     SIGN,
     DeclarationError,
+    by_kind,
     from_micros,
     literal,
     optional_instant,
@@ -132,7 +133,7 @@ class Look(ABC):
         return None
 
 
-@singledispatch
+@by_kind
 def look_at(operator: Operator, lake: Lake) -> Look | None:
     """The results of an operator as they are now; None while there are none.
 
@@ -152,7 +153,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         self._operator = pinned.operator
         self._versions = pinned.versions
         self._first = delta.opened(lake.table(pinned.operator), pinned.versions[""])
-        self.columns = _columns_of(self._first, columns)
+        self.columns = columns_of(self._first, columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(Progress.of(self._operator, self._first).watermark)
@@ -300,7 +301,7 @@ class _LookAtJoin(Look):
         self._versions = versions
         own = delta.opened(lake.table(operator), versions[""])
         self._progress, self._generation = Progress.of(operator, own), generation_of(own)
-        self.columns = _columns_of(own, operator.columns)
+        self.columns = columns_of(own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(self._progress.watermark)
@@ -344,7 +345,7 @@ class _LookAtHistory(Look):
         self._lake = lake
         self._history = history
         self._own = delta.opened(lake.table(history), PinnedTables.now(lake, history).versions[""])
-        self.columns = _columns_of(self._own, history.columns)
+        self.columns = columns_of(self._own, history.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         return replace(
@@ -406,7 +407,7 @@ def _(operator: History, lake: Lake) -> Look | None:
     return _LookAtHistory(lake, operator) if delta.exists(lake.table(operator)) else None
 
 
-def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
+def columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
     """These columns of an operator's own table, which is open, and the day."""
     there = StructType.fromJson(json.loads(own.schema().to_json()))
     return StructType([there[name] for name in (*names, DAY)])

@@ -86,7 +86,7 @@ class Publishing:
     def revision(self) -> int:
         """The newest revision of the changes; -1 for none."""
         changes = delta.open_table(self._changes)
-        return -1 if changes is None else _revision_of(changes)
+        return -1 if changes is None else revision_of(changes)
 
     def begins(self) -> int:
         """The first revision that the changes have; those before were forgotten, or of results of other types."""
@@ -122,7 +122,7 @@ class Publishing:
         at, columns = ChangePosition.of(changes), [*self.operator.columns, DAY]
         stored = delta.read(spark, self._current, current.version())
         look = look_at(self.operator, self._lake)
-        if look is None or look.seen(at).of_generation != at.of_generation or _revision_of(current) != at.revision:
+        if look is None or look.seen(at).of_generation != at.of_generation or revision_of(current) != at.revision:
             reason = "not compared: the next look follows what was built anew, or was not finished"
             yield Finding(_LAW, name, 0, 0, reason)
             return
@@ -135,7 +135,7 @@ class Publishing:
         words = f"{self.operator.current_meaning} = {told}"
         yield Law(_LAW, name, stored.select(*columns), newest.select(*columns), words).finding()
         signed = delta.read(spark, self._changes, changes.version())
-        standing = _standing([signed], columns)
+        standing = _standing([signed], [*columns, *([COPY] if self._numbered else [])])
         words = f"changes up to revision {at.revision} added up = {told}"
         same = [*columns, *([COPY] if self._numbered else []), REASON, REVISION]
         yield Law(_LAW, name, stored.select(*same), standing.select(*same), words).finding()
@@ -216,7 +216,7 @@ class Publishing:
         """The changes of some days, or of all, since the position `before`; where that is None all that is current."""
         held = None if before is None else self._held(spark, before, look.columns)
         current = _on(look.rows(spark), days)
-        changes = _differences(current, None if held is None else _on(held, days), look.columns.names)
+        changes = differences(current, None if held is None else _on(held, days), look.columns.names)
         clock = F.lit(None).cast("timestamp") if after.watermark is None else literal(after.watermark)
         changes = changes.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
         return changes.select(*self._schema(look.columns, changes=True).names)
@@ -246,23 +246,23 @@ class Publishing:
         current = delta.open_table(self._current)
         if current is None or rows_on(current, found.days) > _IN_MEMORY:
             return None
-        if _revision_of(current) != before.revision:
+        if revision_of(current) != before.revision:
             raise _overtaken(self.operator)
         names, key = found.appended.column_names, self.operator.result_key
         held = contents_on(current, found.days, names)
-        places = {of_key: place for place, of_key in enumerate(_rows_as_texts(held, key))}
+        places = {of_key: place for place, of_key in enumerate(rows_as_texts(held, key))}
         gone, there = list[int](), list[int]()
-        values = _rows_as_texts(found.corrected, names)
-        keys = _rows_as_texts(found.corrected, key)
+        values = rows_as_texts(found.corrected, names)
+        keys = rows_as_texts(found.corrected, key)
         for place, (of_key, value) in enumerate(zip(keys, values, strict=True)):
             was = places.get(of_key)
             stands = not found.corrected[RETRACTED][place].as_py()
-            if was is not None and stands and _rows_as_texts(held.slice(was, 1), names) == [value]:
+            if was is not None and stands and rows_as_texts(held.slice(was, 1), names) == [value]:
                 continue
             gone += [] if was is None else [was]
             there += [place] if stands else []
         corrected = {*keys}
-        is_first = pa.array([of_key not in corrected for of_key in _rows_as_texts(found.appended, key)], pa.bool_())
+        is_first = pa.array([of_key not in corrected for of_key in rows_as_texts(found.appended, key)], pa.bool_())
         return pa.concat_tables(
             [
                 _signed(held.take(pa.array(gone, pa.int64())), -1, "correction"),
@@ -280,7 +280,7 @@ class Publishing:
         table = delta.open_table(self._current)
         if table is None:
             return None
-        if _revision_of(table) != before.revision:
+        if revision_of(table) != before.revision:
             raise _overtaken(self.operator)
         return _with(delta.read(spark, self._current, table.version()), columns)
 
@@ -290,7 +290,7 @@ class Publishing:
             return False
         wanted = self._folded_schema(changes)
         current = delta.open_table(self._current) or self._create(CURRENT, wanted)
-        at, newest = _revision_of(current), _revision_of(changes)
+        at, newest = revision_of(current), revision_of(changes)
         has_others = not {field.name for field in current.schema().fields} <= {*wanted.names}
         if at >= newest and not has_others:
             return False
@@ -302,7 +302,7 @@ class Publishing:
             staged = self._appended(spark, changes, current, at, wanted)
 
         def fence(table: DeltaTable) -> None:
-            if _revision_of(table) != at:
+            if revision_of(table) != at:
                 raise _overtaken(self.operator)
 
         numbers = {_REVISION: newest}
@@ -331,7 +331,7 @@ class Publishing:
         has_others: bool,
     ) -> delta.Staged:
         """The results of the days that later changes are of, as they are after these."""
-        at = -1 if begins_anew else _revision_of(current)
+        at = -1 if begins_anew else revision_of(current)
         is_same = {field.name for field in current.schema().fields} == {*wanted.names}
         if self.operator.result_key and is_same and not begins_anew and _rows_after(changes, at) <= _IN_MEMORY:
             told = delta.contents(changes, [(REVISION, ">", at)])
@@ -352,7 +352,7 @@ class Publishing:
         everything = begins_anew or has_others or None in days
         if not everything:
             held = _on(held, days)
-        names = [name for name in wanted.names if name not in (COPY, REASON, REVISION)]
+        names = [name for name in wanted.names if name not in (REASON, REVISION)]
         parts = [_with(part, signed.schema) for part in ([signed] if begins_anew else [signed, held])]
         rows = _standing(parts, names).select(*wanted.names)
         replaces = () if everything else delta.are_of(days)
@@ -362,9 +362,9 @@ class Publishing:
         """The results of some days after changes that have the same key as they."""
         key = self.operator.result_key
         told = told.sort_by([(REVISION, "ascending"), (SIGN, "ascending")])
-        newest = {of_key: place for place, of_key in enumerate(_rows_as_texts(told, key))}
+        newest = {of_key: place for place, of_key in enumerate(rows_as_texts(told, key))}
         stands = [place for place in newest.values() if told[SIGN][place].as_py() > 0]
-        kept = pa.array([of_key not in newest for of_key in _rows_as_texts(held, key)], pa.bool_())
+        kept = pa.array([of_key not in newest for of_key in rows_as_texts(held, key)], pa.bool_())
         added = told.select(held.column_names).take(pa.array(stands, pa.int64()))
         return pa.concat_tables([held.filter(kept), added])
 
@@ -410,7 +410,7 @@ def first_revision(changes: DeltaTable) -> int:
     return max(0, _number(changes, _BEGINS))
 
 
-def _differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:
+def differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:
     """The changes that take `held` results to those that are `current`: `columns`, `_copy`, `_change`, `_reason`."""
     parts = [current.select(*columns, REASON, F.lit(1).alias(SIGN))]
     if held is not None:
@@ -435,12 +435,11 @@ def _differences(current: DataFrame, held: DataFrame | None, columns: Sequence[s
 
 
 def _standing(parts: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
-    """The results that stand after signed rows: `columns`, `_copy`, `_reason`, `_revision`."""
+    """The results that stand after signed rows: `columns`, which have `_copy` if any do, `_reason`, `_revision`."""
     told = F.struct(REVISION, REASON)
     counts = {_IS: F.sum(SIGN).cast("int"), _NEWEST: F.max(F.when(F.col(SIGN) > 0, told))}
     standing = _by_values(parts, columns, counts).where(F.col(_IS) > 0)
-    copies = F.explode(F.sequence(F.lit(1), F.col(_IS))).alias(COPY)
-    return standing.select(f"{_ROW}.*", copies, f"{_NEWEST}.{REASON}", f"{_NEWEST}.{REVISION}")
+    return standing.select(f"{_ROW}.*", f"{_NEWEST}.{REASON}", f"{_NEWEST}.{REVISION}")
 
 
 def _by_values(parts: Sequence[DataFrame], columns: Sequence[str], of_each: Mapping[str, Column]) -> DataFrame:
@@ -479,7 +478,7 @@ def _with_values(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
     return rows
 
 
-def _rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
+def rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
     """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
     return [repr(row) for row in zip(*(rows[name].to_pylist() for name in columns), strict=True)]
 
@@ -488,7 +487,7 @@ def _copies(rows: pa.Table) -> list[int]:
     """For each row the number of those before it that are equal to it, and one."""
     seen: Counter[str] = Counter()
     copies = []
-    for row in _rows_as_texts(rows, rows.column_names):
+    for row in rows_as_texts(rows, rows.column_names):
         seen[row] += 1
         copies.append(seen[row])
     return copies
@@ -504,7 +503,7 @@ def _rows_after(changes: DeltaTable, revision: int) -> int:
     return pc.sum(files["num_records"].filter(later)).as_py() or 0
 
 
-def _revision_of(table: DeltaTable) -> int:
+def revision_of(table: DeltaTable) -> int:
     """The newest revision that an open table holds; -1 for none."""
     return _number(table, _REVISION)
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         modules,
         package_of,
         packages,
+        view_folders,
     )
     from streaming.declare.restarts import (
         ExponentialBackoff,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from streaming.declare.selected import ELEMENT, Selected
     from streaming.declare.side import Side
     from streaming.declare.snapshots import Snapshots
+    from streaming.declare.sql_view import View
     from streaming.declare.stream import Stream, epoch_millis
     from streaming.declare.two_sided import TwoSided
     from streaming.declare.window_joined import WindowJoined

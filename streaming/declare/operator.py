@@ -122,6 +122,11 @@ class Operator(ABC):
         return tuple(stream for stream in self.reads if stream not in self.pins)
 
     @property
+    def reads_current(self) -> tuple[Operator, ...]:
+        """The operators of which it reads what is current, besides its logs."""
+        return ()
+
+    @property
     def dimensions(self) -> tuple[Operator, ...]:
         """The operators of its pipeline whose rows it looks up as they were known with each batch; they step first."""
         return ()

@@ -139,6 +139,16 @@ class Pipeline:
                         operator=operator.name,
                         stream=stream.name,
                     )
+            for below in operator.reads_current:
+                if below not in self.operators:
+                    names = ", ".join(repr(entry.name) for entry in self.operators)
+                    raise DeclarationError(
+                        f"{operator.kind_name} {operator.name!r} reads what is current of {below.name!r}, but the "
+                        f"operators of pipeline {self.name!r} are {names}",
+                        "add it to the pipeline's operators.",
+                        operator=operator.name,
+                        value=below.name,
+                    )
 
     def _check_dimensions(self) -> None:
         """Refuse whoever looks up rows that nobody in the pipeline computes.

@@ -1,13 +1,15 @@
-"""Finds what a project declares, in the packages that its settings name; a pipeline is the `pipeline` of a module."""
+"""Finds what a project declares, in the packages that its settings name: the `pipeline` of a module, files of views."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
 from streaming.base import BrokenModule, DeclarationError, Discovery, discover, import_modules, import_or_explain
 from streaming.declare.pipeline import Pipeline
+from streaming.declare.view_files import FOLDER, with_view_files
 from streaming.lake import Settings, find_project, make_importable
 
 _Kind = Literal["pipelines", "suites", "reports"]
@@ -90,7 +92,15 @@ def _streams(pipeline: Pipeline) -> set[str]:
 
 
 def _discovery() -> Discovery[Pipeline]:
-    return discover(modules("pipelines"), "pipeline", Pipeline, _conflict)
+    found = discover(modules("pipelines"), "pipeline", Pipeline, _conflict)
+    return with_view_files(found, view_folders())
+
+
+def view_folders() -> list[Path]:
+    """The folders with files of SQL views: `views`, beside each package of pipelines."""
+    found = (package_of("pipelines", name) for name in packages("pipelines"))
+    folders = (Path(entry).parent / FOLDER for each in found for entry in getattr(each, "__path__", ()))
+    return list(dict.fromkeys(folders))
 
 
 def _conflict(one: Pipeline, other: Pipeline) -> str | None:

@@ -173,7 +173,7 @@ class ChangesOutbox(Outbox):
         return rows.select(*self._telling.columns, DAY, CHANGE, REASON, REVISION)
 
     def _units(self, told: DataFrame) -> DataFrame:
-        return told.withColumns({UNIT: F.col(REVISION), TIME: F.col(self._operator.times[0])})
+        return told.withColumns({UNIT: F.col(REVISION), TIME: F.col(self._operator.times[0]).cast("timestamp")})
 
     def _unit_of(self, revision: int) -> int:
         before = self._before.read()

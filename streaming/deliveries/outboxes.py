@@ -40,6 +40,7 @@ from streaming.declare import (
     OverWindows,
     Selected,
     Stream,
+    View,
     Windowed,
 )
 from streaming.deliveries.changes import ChangesOutbox
@@ -440,6 +441,11 @@ def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
 
 @outbox_for.register
 def _(of: History, delivery: Delivery, lake: Lake) -> Outbox:
+    return ChangesOutbox(lake, delivery, of)
+
+
+@outbox_for.register
+def _(of: View, delivery: Delivery, lake: Lake) -> Outbox:
     return ChangesOutbox(lake, delivery, of)
 
 

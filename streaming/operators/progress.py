@@ -253,7 +253,7 @@ class Progress:
             self,
             through=through,
             watermarks=FrozenMapping({**self.watermarks, **marks}),
-            batch=self.batch + 1 if len(through) > 1 else max(through.values()),
+            batch=max(through.values()) if len(through) == 1 else self.batch + 1,
         )
 
     def numbers(self) -> dict[str, int]:

@@ -56,13 +56,16 @@ class Step:
 
     @property
     def first(self) -> int:
-        """The least number of its batches, which names the step: it stays when the step is tried with more batches."""
-        return min(batches[0].number for batches in self.batches.values() if batches)
+        """The least number of its batches, which names the step: it stays when the step is tried with more batches.
+
+        -1 for one that follows only what is published of other operators; so for the greatest.
+        """
+        return min((batches[0].number for batches in self.batches.values() if batches), default=-1)
 
     @property
     def last(self) -> int:
         """The greatest number of its batches."""
-        return max(batches[-1].number for batches in self.batches.values() if batches)
+        return max((batches[-1].number for batches in self.batches.values() if batches), default=-1)
 
 
 @dataclass(frozen=True)

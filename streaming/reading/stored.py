@@ -51,6 +51,7 @@ from streaming.declare import (
     Selected,
     Stream,
     TwoSided,
+    View,
     Windowed,
     corrections_of,
 )
@@ -303,6 +304,19 @@ def _signed(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows 
 def _intervals(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows | None:
     current = _published(lake, history, order)
     return None if current is None else replace(current, columns=(*history.columns, DAY, REASON))
+
+
+@_of_operator.register
+def _(operator: View, lake: Lake) -> dict[str, Found]:
+    return {
+        CURRENT: partial(_of_view, lake, operator),
+        _SIGNED: partial(_as_read, lake, operator, "", (BATCH, *operator.query.key, SIGN)),
+    }
+
+
+def _of_view(lake: Lake, view: View) -> StoredRows | None:
+    current = _published(lake, view, view.query.key or view.columns)
+    return None if current is None else replace(current, columns=(*view.columns, DAY, REASON))
 
 
 @_of_operator.register

@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from streaming.revisions.fold import SEQUENCE, Counts, StoredRevision, revise
     from streaming.revisions.history import HistoryRuntime, intervals_of
     from streaming.revisions.laws import audit_revisions, newest_revisions
-    from streaming.revisions.steps import Revising, net, of_revisions, sequence_of, standing_rows
+    from streaming.revisions.steps import Revising, followed_by, net, of_revisions, sequence_of, standing_rows
 
 make_front(__name__)

@@ -352,5 +352,6 @@ class _Stepping:
         return every is None or last is None or self._now() - last >= interval(every)
 
     def _heads_of(self, runtime: OperatorRuntime) -> dict[str, int]:
-        heads = self._run.heads
-        return {stream.name: heads[stream.name].number for stream in runtime.operator.reads if stream.name in heads}
+        operator, heads, published = runtime.operator, self._run.heads, self._run.published
+        of_streams = {stream.name: heads[stream.name].number for stream in operator.reads if stream.name in heads}
+        return {**of_streams, **{each.name: published.get(each.name, 0) for each in operator.reads_current}}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from streaming.base import Dataset, dataset_at, names_in
 from streaming.declare import (
     CHANGES,
+    CURRENT,
     DEAD,
     ColumnSpec,
     Delivery,
@@ -71,7 +72,7 @@ def corrections_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> tuple[
         f"{pipeline.name}.{operator.name}.correct",
         operator.name,
         f"Corrections of {operator.kind_name} {operator.name}, by days.",
-        _logs(lake, operator.reads),
+        _read(lake, operator),
         tuple(_table_of(lake, operator, suffix) for suffix in written),
     )
     return (job,)
@@ -83,7 +84,7 @@ def rebuild_of(lake: Lake, pipeline: Pipeline, operator: Operator) -> tuple[Line
         f"{pipeline.name}.{operator.name}.rebuild",
         operator.name,
         f"Tables of {operator.kind_name} {operator.name}, built anew from the logs.",
-        _logs(lake, operator.reads),
+        _read(lake, operator),
         tuple(_table_of(lake, operator, table.suffix, table.description) for table in operator.tables),
     )
     return (job,)
@@ -113,7 +114,7 @@ def _steps(lake: Lake, pipeline: Pipeline, operator: Operator) -> LineageJob:
         f"{pipeline.name}.{operator.name}",
         operator.name,
         operator.description or f"{operator.kind_name.capitalize()} {operator.name}.",
-        (*_logs(lake, operator.reads), *(_lake_table(uri) for uri in _looked_up(lake, operator))),
+        (*_read(lake, operator), *(_lake_table(uri) for uri in _looked_up(lake, operator))),
         tuple(_table_of(lake, operator, suffix, description) for suffix, description in written),
     )
 
@@ -153,15 +154,22 @@ def _delivered(lake: Lake, delivery: Delivery) -> tuple[LineageTable, ...]:
     return (_table_of(lake, of, CHANGES if delivery.what == "current" else delivery.output),)
 
 
+def _read(lake: Lake, operator: Operator) -> tuple[LineageTable, ...]:
+    """The logs that an operator reads, and what is current of other operators."""
+    logs = (stream for stream in operator.reads if stream in (*operator.follows, *operator.pins))
+    return (*_logs(lake, logs), *(_table_of(lake, below, CURRENT) for below in operator.reads_current))
+
+
 def _logs(lake: Lake, streams: Iterable[Stream]) -> tuple[LineageTable, ...]:
     return tuple(_lake_table(lake.log(stream), log_columns(stream)) for stream in streams)
 
 
 def _table_of(lake: Lake, operator: Operator, suffix: str, description: str = "") -> LineageTable:
-    logs = {stream.name: dataset_at(lake.log(stream)) for stream in operator.reads}
+    sources = {stream.name: dataset_at(lake.log(stream)) for stream in operator.reads}
+    sources |= {below.name: dataset_at(lake.table(below, CURRENT)) for below in operator.reads_current}
     columns = operator.columns_of(suffix)
     origins = {
-        spec.name: tuple((log, column) for stream, column in spec.of if (log := logs.get(stream)) is not None)
+        spec.name: tuple((table, column) for source, column in spec.of if (table := sources.get(source)) is not None)
         for spec in columns
     }
     return _lake_table(lake.table(operator, suffix), columns, origins, description)

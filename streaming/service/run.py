@@ -64,6 +64,8 @@ class Run:
         self._fed: set[str] = set()
         self.unpublished: dict[str, StreamingError] = {}
         """Why what is current of an operator could not be published, by its name; each look tries again."""
+        self.published: dict[str, int] = {}
+        """How often what is current of an operator has changed in this run, by its name."""
         self.deliveries = Delivering(spark, lake, pipeline, observer)
         self.writers = tuple(
             LogWriter(
@@ -207,10 +209,14 @@ class Run:
                 self.followed.step(name, step)
 
     def step_all(self) -> None:
-        """Step every operator up to the newest batches, those first in which others look rows up."""
+        """Step every operator up to the newest batches, those first in which others look rows up.
+
+        Those that read what is current of others wait until it is published.
+        """
         looked_up = {each for of in self.pipeline.operators for each in (*of.dimensions, *of.looks_up)}
         for runtime in sorted(self.operators, key=lambda each: each.operator not in looked_up):
-            self.step(runtime)
+            if not runtime.operator.reads_current:
+                self.step(runtime)
 
     def advance_idle_clocks(self) -> bool:
         """A heartbeat for each log whose clock a silence has moved on since the newest batch; tells if one did."""
@@ -261,11 +267,16 @@ class Run:
             self.unpublished[name] = failed.reason
             return False
         self.unpublished.pop(name, None)
+        if has_changed:
+            self.published[name] = self.published.get(name, 0) + 1
         return has_changed
 
     def publish_all(self) -> None:
-        """Publish what is current of all operators."""
-        for publishing in self.publishing:
+        """Publish what is current of all operators, and step those that read it, of each before those that read it."""
+        runtimes = {runtime.operator.name: runtime for runtime in self.operators}
+        for publishing in sorted(self.publishing, key=lambda each: _depth(each.operator)):
+            if publishing.operator.reads_current:
+                self.step(runtimes[publishing.operator.name])
             self.publish(publishing)
         self.note_together()
 
@@ -312,6 +323,11 @@ class Run:
         return latest(*due)
 
 
+def _depth(operator: Operator) -> int:
+    """The number of operators, each of which reads what is current of the next, down to one that reads logs alone."""
+    return max((1 + _depth(below) for below in operator.reads_current), default=0)
+
+
 def _batches(step: Step) -> str:
     """The batches that a step follows, for a person to read."""
     parts = [
@@ -321,7 +337,7 @@ def _batches(step: Step) -> str:
         for stream, batches in step.batches.items()
         if batches
     ]
-    return f"It was to follow {' and '.join(parts)}."
+    return f"It was to follow {' and '.join(parts) or 'what is current of other operators'}."
 
 
 def _failing_row(spark: SparkSession, lake: Lake, streams: Iterable[Stream], step: Step, expression: str) -> str | None:

@@ -8,5 +8,6 @@ if TYPE_CHECKING:
     from streaming.sql import functions
     from streaming.sql.files import QueryFile
     from streaming.sql.query import GLOBAL, Query
+    from streaming.sql.resolution import relations_in
 
 make_front(__name__)

@@ -7,7 +7,7 @@ a left one; `using`, stars, positions and names of projections are written out; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -132,6 +132,19 @@ def resolved(
             value=twice,
         )
     return query, tuple(name for name, _ in outputs)
+
+
+def relations_in(sql: str, deterministic: Collection[str] = ()) -> tuple[str, ...]:
+    """The names in `from` of a query that are not those of its own `with`, each once, in lower case.
+
+    Raises:
+        BadQuery: it is no query, or has something that is not kept right.
+    """
+    text, _ = history_joins(sql)
+    tree = parsed(text, frozenset(map(str.lower, deterministic)))
+    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    names = (table.name.lower() for table in tree.find_all(exp.Table))
+    return tuple(dict.fromkeys(name for name in names if name not in own))
 
 
 class _Resolver:

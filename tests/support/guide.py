@@ -78,19 +78,23 @@ def follow(
             output, folder = execute(step, folder, environment, typist, after_shell)
         elif step.kind == "text":
             assert missing(step.text, output) == [], f"{step.page}, line {step.line}; printed was:\n{output}"
+        elif step.kind == "sql":
+            take(step, folder)
         elif step.kind == "python" and not take(step, folder):
             snippets.append(step)
     run_each(snippets, folder, environment)
 
 
 def take(step: Step, folder: Path) -> bool:
-    """Save a block of Python under the name that its first line is; False where that is no name."""
-    comment = step.text.partition("\n")[0]
-    if not (comment.startswith("# ") and comment.endswith(".py")):
+    """Save a block of Python or SQL under the name that its first line is; False where that is no name."""
+    comment, _, rest = step.text.partition("\n")
+    name = comment.removeprefix("# ").removeprefix("-- ")
+    if name == comment or not name.endswith((".py", ".sql")):
         return False
-    target = folder / comment.removeprefix("# ")
+    target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(step.text, encoding="utf-8")
+    # The comments at the head of a query are its description.
+    target.write_text(rest if name.endswith(".sql") else step.text, encoding="utf-8")
     return True
 
 

@@ -244,7 +244,7 @@ class UnitReader(OffsetReader):
             "unit": whole[""],
             "position": _positions(whole[""]),
             "written": whole[rows.written] if rows.written else pa.nulls(whole.num_rows),
-            "at": whole[rows.at],
+            "at": whole[rows.at].cast(pa.timestamp("us", "UTC")),
         }
         if rows.sign:
             own = [name for name in (rows.at, rows.copy, *self._columns.names) if name]

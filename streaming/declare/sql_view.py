@@ -1,0 +1,199 @@
+"""The declaration of an SQL view: a query over what stands of streams and operators, kept right key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, check_name, interval, settle
+from streaming.declare.columns import ColumnSpec
+from streaming.declare.delivered import CHANGES
+from streaming.declare.history import VALID_FROM, VALID_TO, History
+from streaming.declare.operator import CURRENT, Operator, TableSpec, published_columns, published_of
+from streaming.declare.stream import Stream
+
+if TYPE_CHECKING:
+    from streaming.sql import Query
+
+
+@dataclass(frozen=True)
+class View(Operator):
+    """A query in Spark's SQL over what stands of its sources, always current: nothing is late for it.
+
+    `of` are the streams and operators that the query may name in `from`, each by its name: of a stream the rows that
+    stand, of an operator what is current. `key` are columns of the result, the unit in which results are replaced: a
+    step finds the keys that changed rows of the sources may touch, computes the query for these alone, and writes what
+    differs. Several rows may have the same key; without columns all rows are one key, and each step computes all.
+
+    The query must give the same rows for the same sources. Functions that nobody here knows are refused, but for those
+    named in `deterministic`.
+
+    Raises:
+        DeclarationError: no source, one that has no current rows, or two of one name.
+        BadQuery: the query cannot be kept right key by key, with the reason and what to write instead.
+    """
+
+    name: str
+    sql: str
+    of: tuple[Stream | Operator, ...]
+    key: tuple[str, ...] = ()
+    deterministic: tuple[str, ...] = ()
+    description: str = ""
+    every: str | None = None
+
+    kind_name = "SQL view"
+
+    def __post_init__(self) -> None:
+        check_name(self.kind_name, self.name)
+        object.__setattr__(self, "of", (self.of,) if isinstance(self.of, (Stream, Operator)) else tuple(self.of))
+        settle(self, f"SQL view {self.name!r}")
+        self._check_sources()
+        if self.every is not None:
+            interval(self.every)
+        taken = [name for name in self.query.columns if name.startswith("_")]
+        if taken:
+            raise DeclarationError(
+                f"column {taken[0]!r} of SQL view {self.name!r} begins with an underscore, as columns of the platform",
+                "give it another name with `as`.",
+                operator=self.name,
+                column=taken[0],
+            )
+
+    def _check_sources(self) -> None:
+        names = [source.name for source in self.of]
+        if not names:
+            raise DeclarationError(
+                f"SQL view {self.name!r} is of nothing", "name the streams and operators that it reads: of=(orders,)."
+            )
+        for source in self.of:
+            if names.count(source.name) > 1:
+                raise DeclarationError(
+                    f"SQL view {self.name!r} has {source.name!r} twice in of",
+                    "name each once; the query may read it as often as it likes.",
+                    operator=self.name,
+                    value=source.name,
+                )
+            if isinstance(source, Operator) and not source.published:
+                raise DeclarationError(
+                    f"SQL view {self.name!r} cannot read {source.kind_name} {source.name!r}, of which nothing is "
+                    "published as current",
+                    f"declare Stream(..., source=Table({source.name})), and let the view read that.",
+                    operator=self.name,
+                    value=source.name,
+                )
+
+    @cached_property
+    def query(self) -> Query:
+        """The query, analysed.
+
+        Raises:
+            BadQuery: with the reason and what to write instead.
+        """
+        from streaming.sql import Query
+
+        bounds = {
+            source.name: (VALID_FROM, VALID_TO)
+            for source in self.of
+            if isinstance(source, History) and source.kind == 2
+        }
+        relations = {source.name: source.columns for source in self.of}
+        return Query.of(self.sql, relations, self.key, deterministic=self.deterministic, histories=bounds)
+
+    @property
+    def reads(self) -> tuple[Stream, ...]:
+        """The streams that it names, and those of the operators that it names."""
+        named = (source for source in self.of if isinstance(source, Stream))
+        below = (stream for operator in self.reads_current for stream in operator.reads)
+        return tuple(dict.fromkeys((*named, *below)))
+
+    @property
+    def follows(self) -> tuple[Stream, ...]:
+        """The streams that it names."""
+        return tuple(source for source in self.of if isinstance(source, Stream))
+
+    @property
+    def reads_current(self) -> tuple[Operator, ...]:
+        """The operators of which it reads what is current."""
+        return tuple(source for source in self.of if isinstance(source, Operator))
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The rows of the result as steps add them and take them back."""
+        about = f": {self.description}" if self.description else ""
+        return (
+            TableSpec("", f"Rows of SQL view {self.name} as they are added and taken back{about}", bounded=(BATCH,)),
+        )
+
+    @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """The rows as they are now, and each change of them."""
+        return published_of(self)
+
+    @property
+    def overlaid(self) -> bool:
+        """True, since the rows as they are now are what is added and not taken back."""
+        return True
+
+    @property
+    def reserved_suffixes(self) -> tuple[str, ...]:
+        """Those of what is published."""
+        return (CURRENT, CHANGES)
+
+    @property
+    def refuses_changes(self) -> str:
+        """Nothing: it is of what stands."""
+        return ""
+
+    @property
+    def delivers(self) -> tuple[str, ...]:
+        """The rows as they are now."""
+        return ("current",)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The day, which is null where no column of the key has a time."""
+        return (DAY,)
+
+    def first_begin(self, watermark: datetime | None) -> datetime | None:
+        """None: a row of any time may change."""
+        return None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the query."""
+        return self.query.columns
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """The query, its key and its sources."""
+        return {
+            "sql": self.sql.strip(),
+            "key": list(self.key),
+            "sources": sorted(source.name for source in self.of),
+        }
+
+    def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
+        """The columns of the query, which only Spark can tell the types of, then what a step adds."""
+        if suffix in (CURRENT, CHANGES):
+            return published_columns(self, suffix)
+        if suffix:
+            return ()
+        values = (
+            ColumnSpec(
+                name,
+                "Key." if name in self.key else "",
+                of=self.query.lineage.get(name, ()),
+            )
+            for name in self.query.columns
+        )
+        return (
+            *values,
+            ColumnSpec(COPY, "Which of several equal rows it is, from 1 on.", "int"),
+            ColumnSpec(SIGN, "1 for a row that is added, -1 for one that is taken back.", "int"),
+            ColumnSpec(REASON, "Whether its key was there before.", "string"),
+            ColumnSpec(BATCH, "Number of the step that has brought it.", "bigint"),
+            ColumnSpec(DAY, "Date of the first column of the key with a time, UTC; null where there is none.", "date"),
+        )

@@ -1,0 +1,12 @@
+"""SQL views: queries over what stands of streams and operators, kept right for the keys that changed rows touch."""
+
+from typing import TYPE_CHECKING
+
+from streaming.base.fronts import make_front
+
+if TYPE_CHECKING:
+    from streaming.sqlviews.operator import SqlViewRuntime
+    from streaming.sqlviews.relations import Relation, relations_of
+    from streaming.sqlviews.steps import SqlViewSteps, rows_standing
+
+make_front(__name__)

@@ -1,0 +1,219 @@
+"""SQL views as an operator: what they are read as, what is current of them, and their law."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
+
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError
+from streaming.changes import ChangePosition, Look, columns_of, look_at, rows_as_texts
+from streaming.declare import Stream, View
+from streaming.lake import Lake
+from streaming.operators import (
+    Finding,
+    Law,
+    LogAtVersion,
+    OperatorRuntime,
+    PinnedTables,
+    Progress,
+    SteppedRuntime,
+    built_anew,
+    generation_of,
+    require_table,
+    runtime_of,
+    versions_now,
+)
+from streaming.sources import UnitTable
+from streaming.spark import Analysis
+from streaming.sqlviews.relations import relations_of
+from streaming.sqlviews.steps import MOST_TOUCHED, NamedRows, Position, SqlViewSteps, rows_standing
+from streaming.tables import delta
+
+
+@runtime_of.register
+def _(operator: View, lake: Lake) -> OperatorRuntime:
+    return SqlViewRuntime(operator, lake)
+
+
+class _ViewAnalysis(Analysis[View]):
+    """An SQL view over its logs, as Spark sees it."""
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """No row of the result."""
+        with NamedRows(self.spark) as frames:
+            names = {
+                stream.name: frames.add(self.inputs[stream.name].select(*(f"`{name}`" for name in stream.columns)))
+                for stream in self.of.follows
+            }
+            return frames.query(self.of.query.text(names.__getitem__))
+
+
+class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
+    """An SQL view runs in steps, each of which computes the keys anew that changed rows touch."""
+
+    def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
+        # What operators have published may not be there yet; the first step analyses it.
+        if not self.operator.reads_current:
+            _ = _ViewAnalysis.once(spark, self.operator, columns).rows.schema
+
+    def unit_table(self, output: str = "") -> UnitTable:
+        raise DeclarationError(
+            f"Table({self.operator.name!r}) would follow rows of an SQL view that are taken back",
+            "write Table(..., what='current').",
+            operator=self.operator.name,
+        )
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        return {"current": self._current, "signed": self._signed}
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        signed = delta.read(spark, self.lake.table(self.operator), version)
+        return rows_standing(signed, self.operator).select(*self._columns, DAY, REASON)
+
+    def why_all(self, stream: Stream) -> str:
+        return "computes rows of any time anew when others of their key change"
+
+    def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
+        view = self.operator
+        of = ", ".join(view.query.relations)
+        keys = f"for the keys ({', '.join(view.query.key)}) that changed rows of {of} may touch"
+        whole = f"all of it where these are more than {MOST_TOUCHED:.0%} of its rows" if view.query.key else "all of it"
+        return {
+            "results": "the rows of the query over what stands; nothing is late",
+            "computed": f"{keys}; {whole}"
+            if view.query.key
+            else f"all of it, whenever rows of {of} change: it has no key",
+        }
+
+    def position(self) -> str:
+        table = delta.open_table(self.lake.table(self.operator))
+        at = Position.of(self.operator, table)
+        of_streams = [str(at.progress)] if at.progress.through else []
+        of_operators = [f"revision {number:,} of {name}" for name, number in at.revisions.items()]
+        return f"{' and '.join([*of_streams, *of_operators])}{built_anew(at.progress.generation)}"
+
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[View], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
+        view = self.operator
+        if pinned.versions[""] == delta.BEFORE:
+            raise pinned.nothing_yet(self.lake, "followed")
+        table = delta.opened(self.lake.table(view), pinned.versions[""])
+        at = Position.of(view, table)
+        streams, operators = relations_of(self.lake, view)
+        with NamedRows(spark) as frames:
+            names = {
+                each.name: frames.add(each.standing_of(logs[each.name].rows.where(F.col(BATCH) <= at[each.name])))
+                for each in streams
+            }
+            names |= {each.name: frames.add(each.now(spark, at[each.name])) for each in operators}
+            expected = frames.query(view.query.text(names.__getitem__))
+            stored = self.first_at(spark, pinned.versions[""])
+            words = "rows: those of the query over what stands of its sources"
+            told, wanted = stored.select(*self._columns), expected.select(*self._columns)
+            yield law_of("view", view.name, told, wanted, words)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(f"`{name}`" for name in self.operator.columns)
+
+    def _current(self, spark: SparkSession) -> DataFrame:
+        # A cut of the logs has its version of the table, or is computed anew.
+        require_table(self.lake, self.operator, "")
+        rows, key = self.first_at(spark, self.versions()[""]), self.operator.query.key
+        return rows.orderBy(*(f"`{name}`" for name in key)) if key else rows
+
+    def _signed(self, spark: SparkSession) -> DataFrame:
+        require_table(self.lake, self.operator, "")
+        rows = delta.read(spark, self.lake.table(self.operator), self.versions()[""])
+        return rows.orderBy(BATCH, *(f"`{name}`" for name in self.operator.query.key), SIGN)
+
+    def _begun(self, spark: SparkSession) -> SqlViewSteps:
+        return SqlViewSteps(spark, self.lake, self.operator)
+
+
+def law_of(name: str, subject: str, stored: DataFrame, expected: DataFrame, words: str) -> Finding:
+    """The finding that two frames have the same rows; sums of doubles may be those of the same values in any order."""
+    finding = Law(name, subject, stored, expected, words).finding()
+    # A value that rounding tears apart from its equal on one grid is amid a cell of the other.
+    for shift in (0.0, 0.5):
+        if not finding.holds and _has_doubles(stored):
+            near = Law(name, subject, _rounded(stored, shift), _rounded(expected, shift), words).finding()
+            finding = min(finding, near, key=lambda each: each.broken)
+    return finding
+
+
+def _has_doubles(rows: DataFrame) -> bool:
+    return any(isinstance(field.dataType, (DoubleType, FloatType)) for field in rows.schema)
+
+
+def _rounded(rows: DataFrame, shift: float) -> DataFrame:
+    """The rows with their doubles rounded to ten digits, as a sum of the same values in another order may differ."""
+    rounded = {}
+    for field in rows.schema:
+        if isinstance(field.dataType, (DoubleType, FloatType)):
+            value = F.col(f"`{field.name}`").cast("double")
+            unit = F.pow(F.lit(10.0), F.floor(F.log10(F.abs(value)) + shift) - 10)
+            is_whole = (value == 0) | F.isnan(value) | (F.abs(value) == float("inf"))
+            rounded[field.name] = F.when(is_whole, value).otherwise(F.floor(value / unit + shift) * unit)
+    return rows.withColumns(rounded)
+
+
+class _LookAtView(Look):
+    """Rows as the steps of an SQL view add them and take them back."""
+
+    def __init__(self, lake: Lake, view: View) -> None:
+        self._lake = lake
+        self._view = view
+        self._own = delta.opened(lake.table(view), versions_now(lake, view)[""])
+        self.columns = columns_of(self._own, view.columns)
+
+    def seen(self, before: ChangePosition) -> ChangePosition:
+        return replace(
+            ChangePosition(),
+            revision=before.revision,
+            step=Progress.of(self._view, self._own).batch,
+            of_generation=generation_of(self._own),
+            first=self._own.version(),
+        )
+
+    def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
+        # Rows without a day can only be told apart by all of them.
+        return None
+
+    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
+        signed = delta.read(spark, self._lake.table(self._view), self._own.version())
+        rows = rows_standing(signed if at is None else signed.where(F.col(BATCH) <= at.step), self._view)
+        return rows.select(*(f"`{name}`" for name in self._view.columns), DAY, REASON)
+
+    def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
+        if before.revision < 0 or before.of_generation != generation_of(self._own):
+            return None
+        names = [*self.columns.names, COPY, SIGN, REASON]
+        rows = delta.appended_rows(self._own, before.first, names, most)
+        if rows is None:
+            return None
+        # What was added and taken back again since is not told.
+        net, newest = Counter[str](), dict[tuple[str, int], int]()
+        same = rows_as_texts(rows, [*self.columns.names, COPY])
+        for place, (row, sign) in enumerate(zip(same, rows[SIGN].to_pylist(), strict=True)):
+            net[row] += sign
+            newest[row, sign] = place
+        places = [newest[row, sign] for row, sign in net.items() if sign]
+        return rows.take(pa.array(sorted(places), pa.int64()))
+
+
+@look_at.register
+def _(operator: View, lake: Lake) -> Look | None:
+    return _LookAtView(lake, operator) if delta.exists(lake.table(operator)) else None

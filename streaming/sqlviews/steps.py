@@ -1,0 +1,277 @@
+"""Steps of an SQL view: the keys that changed rows touch, the query for these alone, and what differs from before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Self
+from uuid import uuid4
+
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping
+from streaming.changes import ChangePosition, differences, revision_of
+from streaming.declare import CHANGES, CURRENT, View
+from streaming.lake import Lake
+from streaming.operators import (
+    Batches,
+    Outputs,
+    Progress,
+    Written,
+    comparable,
+    create_table,
+    generation_of,
+    moved_on,
+)
+from streaming.sqlviews.relations import Relation, relations_of
+from streaming.tables import delta
+
+MOST_TOUCHED = 0.25
+"""The share of a view's rows that the touched keys may be in number; where they are more, everything is computed."""
+_FEW = 1_000
+"""Keys up to which only these are computed, whatever their share."""
+_REVISION = "revision.{}"
+"""The number of each operator that a view reads: the newest revision that is followed."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """The point up to which an SQL view has followed its sources: batches of streams, and `revisions` of operators."""
+
+    progress: Progress
+    revisions: Mapping[str, int]
+
+    @classmethod
+    def of(cls, view: View, table: DeltaTable | None) -> Position:
+        """The position that an open table of the view records."""
+        at = {
+            each.name: None if table is None else table.transaction_version(_REVISION.format(each.name))
+            for each in view.reads_current
+        }
+        revisions = {name: -1 if number is None else number for name, number in at.items()}
+        return cls(Progress.of(view, table), FrozenMapping(revisions))
+
+    def __getitem__(self, relation: str) -> int:
+        return self.revisions[relation] if relation in self.revisions else self.progress.through[relation]
+
+    def numbers(self) -> dict[str, int]:
+        """The numbers by which a table keeps this position."""
+        return {**self.progress.numbers(), **{_REVISION.format(name): at for name, at in self.revisions.items()}}
+
+    def fence(self, view: View, table: DeltaTable) -> None:
+        """Refuse a step that begins at this position where the open table has another one by now.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        self.progress.fence(view, table)
+        there = Position.of(view, table)
+        if there != self:
+            raise moved_on(view, str(dict(self.revisions)), str(dict(there.revisions)))
+
+
+class SqlViewSteps:
+    """The steps of one SQL view in one process.
+
+    A step takes all that is there: the rows that stand after it are those of the query, however batches are cut.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: View) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._view = view
+        self._outputs = Outputs(lake, view)
+        self._streams, self._operators = relations_of(lake, view)
+
+    @property
+    def relations(self) -> Mapping[str, Relation]:
+        """What the query reads, by name."""
+        return {each.name: each for each in (*self._streams, *self._operators)}
+
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """The batches to follow, all at once; none of a log where only operators have changed."""
+        at = Position.of(self._view, delta.open_table(self._lake.table(self._view)))
+        behind = self._outputs.behind(at.progress)
+        newest = {each.name: each.newest() for each in self._operators}
+        if any(number < 0 for number in newest.values()):
+            return
+        if any(behind.values()) or any(number > at[name] for name, number in newest.items()):
+            yield behind
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches` and the newest revisions.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        table = self._created()
+        before = Position.of(self._view, table)
+        progress = before.progress.after(batches) if any(batches.values()) else before.progress
+        # Steps are counted: one may follow operators alone.
+        progress = replace(progress, batch=before.progress.batch + 1)
+        revisions = {each.name: each.newest() for each in self._operators}
+        after = Position(progress, FrozenMapping({**before.revisions, **revisions}))
+        changed = [each for each in self.relations.values() if each.has_changed(before[each.name], after[each.name])]
+        says = {**after.progress.told_from(before.progress), **({"revisions": revisions} if revisions else {})}
+
+        def fence(there: DeltaTable) -> None:
+            before.fence(self._view, there)
+
+        uri = self._lake.table(self._view)
+        if not changed and before.progress.batch >= 0:
+            delta.note(uri, says=says, numbers=after.numbers(), fence=fence)
+            return Written(0)
+        with NamedRows(self._spark) as frames:
+            differing = self._differing(frames, table, before, after, changed)
+            staged = delta.stage(self._told(differing, after), uri, statistics=(BATCH,))
+            staged.commit(says, after.numbers(), fence=fence)
+        return Written(staged.rows)
+
+    def _differing(
+        self,
+        frames: NamedRows,
+        table: DeltaTable,
+        before: Position,
+        after: Position,
+        changed: list[Relation],
+    ) -> DataFrame:
+        """What the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
+        names, begins = self._view.columns, before.progress.batch < 0
+        keys = None if begins else self._touched(frames, table, before, after, changed)
+        now = self._now(frames, after)
+        if keys is None:
+            rows = frames.query(self._view.query.text(now))
+            was = None if begins else self._stored(table)
+        else:
+            of_keys = frames.add(keys)
+            rows = frames.query(self._view.query.restricted(now, of_keys))
+            was = _of_keys(self._stored(table), keys, self._view.query.key)
+        reason = F.lit("first" if begins else "update").alias(REASON)
+        return differences(rows.select(*(f"`{name}`" for name in names), reason), was, names)
+
+    def _touched(
+        self,
+        frames: NamedRows,
+        table: DeltaTable,
+        before: Position,
+        after: Position,
+        changed: list[Relation],
+    ) -> DataFrame | None:
+        """The keys that changed rows may touch; None where it is cheaper, or the only way, to compute all."""
+        view = self._view
+        if not view.query.key:
+            return None
+        signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
+        known = {name: rows for name, rows in signed.items() if rows is not None}
+        if len(known) < len(signed):
+            return None
+        relations = self.relations
+        changes = {name: frames.add(rows.drop(SIGN)) for name, rows in known.items()}
+        taken_back = {name: rows.where(F.col(SIGN) < 0).drop(SIGN) for name, rows in known.items()}
+
+        def ever(name: str) -> str:
+            rows = relations[name].now(self._spark, after[name])
+            return frames.add(rows.unionByName(taken_back[name]) if name in taken_back else rows)
+
+        text = view.query.affected(known.keys(), changes.__getitem__, ever)
+        stand = delta.row_count(delta.open_table(self._lake.table(view, CURRENT)) or table)
+        most = max(_FEW, int(MOST_TOUCHED * stand))
+        found = frames.query(text).limit(most + 1).toArrow()
+        return None if found.num_rows > most else self._spark.createDataFrame(found)
+
+    def _now(self, frames: NamedRows, at: Position) -> Callable[[str], str]:
+        relations, named = self.relations, dict[str, str]()
+
+        def now(name: str) -> str:
+            if name not in named:
+                named[name] = frames.add(relations[name].now(self._spark, at[name]))
+            return named[name]
+
+        return now
+
+    def _stored(self, table: DeltaTable) -> DataFrame:
+        """The rows that stand, those of what is published where that is as far as the open table of the view."""
+        changes, current = (delta.open_table(self._lake.table(self._view, to)) for to in (CHANGES, CURRENT))
+        if current is not None and changes is not None:
+            told, at = ChangePosition.of(changes), Progress.of(self._view, table)
+            is_same = (told.step, told.of_generation) == (at.batch, generation_of(table))
+            if is_same and revision_of(current) == told.revision:
+                return delta.read(self._spark, self._lake.table(self._view, CURRENT), current.version())
+        return rows_standing(delta.read(self._spark, self._lake.table(self._view), table.version()), self._view)
+
+    def _told(self, differing: DataFrame, after: Position) -> DataFrame:
+        batch = F.lit(after.progress.batch).cast("bigint")
+        told = differing.withColumns({BATCH: batch, DAY: day_of(self._view, self._result)})
+        return told.select(*(f"`{name}`" for name in self._schema.names))
+
+    def _created(self) -> DeltaTable:
+        uri = create_table(self._lake, self._view, "", self._schema, partition_by=())
+        delta.widen(uri, self._schema)
+        return delta.opened(uri)
+
+    @cached_property
+    def _result(self) -> StructType:
+        """The columns of the query, with the types that Spark gives them."""
+        with NamedRows(self._spark) as frames:
+            none = {name: frames.add(each.none(self._spark)) for name, each in self.relations.items()}
+            return frames.query(self._view.query.text(none.__getitem__)).schema
+
+    @cached_property
+    def _schema(self) -> StructType:
+        """The columns of its own table."""
+        values = [StructField(field.name, field.dataType) for field in self._result]
+        types = {COPY: IntegerType(), SIGN: IntegerType(), REASON: StringType(), BATCH: LongType(), DAY: DateType()}
+        return StructType([*values, *(StructField(name, type_) for name, type_ in types.items())])
+
+
+class NamedRows:
+    """Frames by names that SQL may read them by, for as long as it is open."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._names: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names:
+            self._spark.catalog.dropTempView(name)
+
+    def add(self, rows: DataFrame) -> str:
+        """The name of a frame from now on."""
+        name = f"_tidemark_{uuid4().hex}"
+        rows.createTempView(name)
+        self._names.append(name)
+        return name
+
+    def query(self, text: str) -> DataFrame:
+        """The rows of a query over names that were given; they can be read once the names are gone."""
+        return self._spark.sql(text)
+
+
+def day_of(view: View, columns: StructType) -> Column:
+    """The date of the first column of the key with a time, by the columns of the query; null where there is none."""
+    times = (name for name in view.query.key if isinstance(columns[name].dataType, (DateType, TimestampType)))
+    name = next(times, None)
+    return F.lit(None).cast("date") if name is None else F.to_date(f"`{name}`")
+
+
+def rows_standing(signed: DataFrame, view: View) -> DataFrame:
+    """The rows that steps have added and not taken back: the columns of the query, `_copy`, `_day` and `_reason`."""
+    keys = [comparable(signed, name).alias(f"_key{place}") for place, name in enumerate(view.columns)]
+    kept = [*view.columns, COPY, DAY, REASON]
+    newest = F.max_by(F.struct(*(f"`{name}`" for name in kept)), F.struct(SIGN, BATCH)).alias("_row")
+    rows = signed.groupBy(*keys, F.col(COPY).alias("_copies")).agg(F.sum(SIGN).alias("_net"), newest)
+    return rows.where("_net > 0").select("_row.*")
+
+
+def _of_keys(rows: DataFrame, keys: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The rows of some keys."""
+    same = [rows[f"`{name}`"].eqNullSafe(keys[f"`{name}`"]) for name in key]
+    return rows.join(F.broadcast(keys), same, "left_semi")

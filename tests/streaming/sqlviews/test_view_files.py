@@ -1,0 +1,80 @@
+"""Files of SQL views: what a file declares, and in which pipeline it is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, View, Windowed, agg
+from streaming.base import Discovery
+from streaming.declare.view_files import with_view_files
+
+ORDERS = Stream(
+    name="orders",
+    source=Files("landing/orders"),
+    format=Json("id string, at timestamp, country string, amount decimal(10, 2)"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds"),
+)
+BY_HOUR = Windowed("by_hour", ORDERS, Tumbling("1 hour"), {"orders": agg.count()}, by=("country",))
+PIPELINE = Pipeline(ORDERS, (BY_HOUR,))
+
+
+def found(folder: Path, **files: str) -> Discovery[Pipeline]:
+    views = folder / "acme" / "views"
+    views.mkdir(parents=True)
+    for name, text in files.items():
+        (views / f"{name}.sql").write_text(text)
+    return with_view_files(Discovery((PIPELINE,), ()), [views])
+
+
+def test_a_file_is_a_view_of_the_pipeline_that_has_what_it_reads(tmp_path: Path) -> None:
+    query = "select country, sum(amount) as amount from orders group by country"
+    text = f"-- What each country has ordered.\n-- key: country\n-- every: 1 minute\n{query};\n"
+    ((pipeline,), broken) = (discovery := found(tmp_path, revenue=text)).declared, discovery.broken
+    assert broken == ()
+    assert pipeline.operators == (
+        BY_HOUR,
+        View(
+            "revenue",
+            query,
+            of=(ORDERS,),
+            key=("country",),
+            description="What each country has ordered.",
+            every="1 minute",
+        ),
+    )
+
+
+def test_a_view_may_read_that_of_another_file_and_what_is_current_of_an_operator(tmp_path: Path) -> None:
+    discovery = found(
+        tmp_path,
+        a_last="-- key: ()\nselect max(orders) as orders from z_first",
+        z_first="-- key: country\nwith one as (select * from by_hour) select country, sum(orders) as orders "
+        "from one group by country",
+    )
+    assert discovery.broken == ()
+    (pipeline,) = discovery.declared
+    assert [operator.name for operator in pipeline.operators] == ["by_hour", "z_first", "a_last"]
+    first, last = pipeline.operators[1:]
+    assert isinstance(first, View) and isinstance(last, View)
+    assert (first.of, last.of) == ((BY_HOUR,), (first,))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("-- keys: country\nselect 1 as one from orders", "line 1, has the unknown setting 'keys'"),
+        ("-- key: id\nselect id from payments", "reads payments, and no pipeline has all of it; there are orders: "),
+        ("-- key: city\nselect id from orders", "'city' is no column of the result"),
+        ("-- key: id\ndrop table orders", "not one query"),
+    ],
+)
+def test_a_file_that_is_no_view_is_told_with_the_reason(tmp_path: Path, text: str, words: str) -> None:
+    discovery = found(tmp_path, revenue=text)
+    (broken,) = discovery.broken
+    assert broken.module == "acme/views/revenue.sql"
+    assert words in broken.reason
+    # The pipeline that is right goes on without it.
+    assert discovery.declared == (PIPELINE,)

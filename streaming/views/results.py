@@ -39,7 +39,7 @@ from streaming.base import (
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, can_retract, head, identity_of_row, read_log, sign_of_row, valid
-from streaming.operators import Progress, check_followed
+from streaming.operators import Progress, check_followed, net
 from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.tables import delta
 from streaming.views.functions import apply_function
@@ -386,14 +386,8 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
 
 def _standing(rows: DataFrame, per: Sequence[str]) -> DataFrame:
-    """Those of the rows that no other one takes back, of each identity the newest.
-
-    Counted and not summed up: sums of doubles would drift.
-    """
-    same = SortedBy.partitionBy(*per, _IDENTITY)
-    newest = same.orderBy(F.desc(SIGN), F.desc(f"{ORDER}._batch"), F.desc(f"{ORDER}._origin"))
-    counted = rows.withColumns({"_net": F.sum(SIGN).over(same), "_newest": F.row_number().over(newest)})
-    return counted.where("_newest <= _net").drop("_net", "_newest", SIGN, _IDENTITY)
+    """Those of the rows that no other one takes back, of each identity the newest."""
+    return net(rows, [*per, _IDENTITY], [f"{ORDER}._batch", f"{ORDER}._origin"]).drop(SIGN, _IDENTITY)
 
 
 def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:

@@ -334,7 +334,6 @@ def test_any_operator_that_is_corrected_can_be_followed(spark: SparkSession, lak
 
 met = Joined("met", minutes, minutes, on=("country",), between=("0 seconds", "1 hour"))
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "sessions": (lambda: Pipeline(minutes, (replace(by_hour, window=SessionWindow("1 minute")),)), "shrink"),
     "updates": (
         lambda: Pipeline(minutes, (replace(by_hour, late="update", allowed_lateness="1 minute"),)),
         "late='correct'",

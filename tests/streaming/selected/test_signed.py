@@ -30,7 +30,7 @@ from streaming import (
     agg,
 )
 from streaming.audit.laws import audit
-from streaming.base import DeclarationError, RetractionError
+from streaming.base import DeclarationError, FrozenMapping, RetractionError
 from streaming.operations import Chosen, preview_retraction
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
@@ -123,7 +123,7 @@ def test_what_is_selected_of_a_row_is_taken_back_with_it(spark: SparkSession, la
     stored = stored_rows(lake, PIPELINE, LARGE)
     assert stored is not None and stored.columns == ("id", "country", "cents", "_at", "_day")
     assert broken(spark, lake) == []
-    then = Lake(lake.root, cut={"orders": 1})
+    then = Lake(lake.root, cut=FrozenMapping({"orders": 1}))
     found = runtime_of(LARGE, then).readable["current"](spark).select("id", "cents").collect()
     assert list(map(tuple, found)) == [("a", 1200)]
 

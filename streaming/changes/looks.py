@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import reduce
@@ -35,11 +35,12 @@ from streaming.base import (
     optional_instant,
     optional_micros,
 )
-from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, History, Joined, Keyed, Operator, OverWindows
-from streaming.joins import current_rows, voided_rows, with_reasons
+from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, History, Joined, Keyed, Operator, OverWindows, Selected
+from streaming.joins import current_rows, standing_pairs, voided_rows, with_reasons
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.revisions import intervals_of
+from streaming.selected import selected_rows
 from streaming.tables import contents_on, days_of, delta, newest_commits, rows_on
 from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
 
@@ -338,20 +339,25 @@ class _LookAtJoin(Look):
         return pairs, unmatched
 
 
-class _LookAtHistory(Look):
-    """Intervals as a history adds them and takes them back."""
+class _LookAtSigned(Look, Generic[Corrects]):
+    """Results as an operator adds them and takes them back in its own table, of which `standing` makes those there."""
 
-    def __init__(self, lake: Lake, history: History) -> None:
+    def __init__(self, lake: Lake, operator: Corrects, standing: Callable[[DataFrame, Corrects], DataFrame]) -> None:
         self._lake = lake
-        self._history = history
-        self._own = delta.opened(lake.table(history), PinnedTables.now(lake, history).versions[""])
-        self.columns = columns_of(self._own, history.columns)
+        self._operator = operator
+        self._standing = standing
+        self._own = delta.opened(lake.table(operator), PinnedTables.now(lake, operator).versions[""])
+        self.columns = columns_of(self._own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
+        at = Progress.of(self._operator, self._own)
+        # None is followed whose first result nobody could tell.
+        closed = optional_micros(at.watermark if self._operator.first_begin(at.watermark) is not None else None)
         return replace(
             ChangePosition(),
             revision=before.revision,
-            step=Progress.of(self._history, self._own).batch,
+            closed=NOTHING_CLOSED if closed is None else closed,
+            step=at.batch,
             of_generation=generation_of(self._own),
             first=self._own.version(),
         )
@@ -363,7 +369,15 @@ class _LookAtHistory(Look):
 
     def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
         rows = self._rows(spark)
-        return intervals_of(rows if at is None else rows.where(F.col(BATCH) <= at.step), self._history)
+        standing = self._standing(rows if at is None else rows.where(F.col(BATCH) <= at.step), self._operator)
+        return standing if REASON in standing.columns else standing.withColumn(REASON, F.lit("first"))
+
+    def _rows(self, spark: SparkSession) -> DataFrame:
+        return delta.read(spark, self._lake.table(self._operator), self._own.version())
+
+
+class _LookAtHistory(_LookAtSigned[History]):
+    """Intervals, which a key tells apart, so that what was added and taken back is told as it is."""
 
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
         if before.revision < 0 or before.of_generation != generation_of(self._own):
@@ -379,9 +393,6 @@ class _LookAtHistory(Look):
             newest[added, sign] = place
         places = [newest[added, sign] for added, sign in net.items() if sign]
         return rows.take(pa.array(sorted(places), pa.int64())).drop_columns([ADDED])
-
-    def _rows(self, spark: SparkSession) -> DataFrame:
-        return delta.read(spark, self._lake.table(self._history), self._own.version())
 
 
 @look_at.register
@@ -399,12 +410,19 @@ def _(operator: Keyed, lake: Lake) -> Look | None:
 @look_at.register
 def _(operator: Joined, lake: Lake) -> Look | None:
     versions = PinnedTables.now(lake, operator).versions
+    if operator.signed and versions[""] != delta.BEFORE:
+        return _LookAtSigned(lake, operator, standing_pairs)
     return None if delta.BEFORE in versions.values() else _LookAtJoin(lake, operator, versions)
 
 
 @look_at.register
 def _(operator: History, lake: Lake) -> Look | None:
-    return _LookAtHistory(lake, operator) if delta.exists(lake.table(operator)) else None
+    return _LookAtHistory(lake, operator, intervals_of) if delta.exists(lake.table(operator)) else None
+
+
+@look_at.register
+def _(operator: Selected, lake: Lake) -> Look | None:
+    return _LookAtSigned(lake, operator, selected_rows) if delta.exists(lake.table(operator)) else None
 
 
 def columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:

@@ -163,6 +163,11 @@ class History(Operator):
         return True
 
     @property
+    def signed(self) -> bool:
+        """True: intervals are added and taken back."""
+        return True
+
+    @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Those of its state and of what is published."""
         return (STATE, CURRENT, CHANGES)

@@ -41,6 +41,7 @@ from streaming.declare.operator import (
     TableSpec,
     published_columns,
     published_of,
+    signed_columns,
 )
 from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream
@@ -68,6 +69,9 @@ class Joined(Operator):
     clock of their stream. `kind="left"` also tells, in the table `<name>_unmatched`, of left rows that have no pair
     once the clocks of both streams have passed the last instant at which a right row could be their partner in time;
     `"outer"` of right ones too. A pair that comes afterwards takes its rows out of what is current.
+
+    Of a stream of which rows are taken back, the pairs of a row are taken back with it. The table then has both, with
+    `_change` and `_added`, and what is current are the pairs of rows that stand; such a join is an inner one.
 
     `on_error="side"` makes no pair of two rows for which `where`, or a column that is selected, cannot be computed, and
     tells of no row alone for which it cannot; the side output `failed` tells them.
@@ -185,8 +189,35 @@ class Joined(Operator):
 
     @property
     def published(self) -> tuple[TableSpec, ...]:
-        """Current results, where pairs void rows that were told."""
-        return published_of(self) if self.outer_sides else ()
+        """Current results, where pairs void rows that were told, or are taken back."""
+        return published_of(self) if self.overlaid else ()
+
+    @property
+    def signed(self) -> bool:
+        """True where rows of a stream of it are taken back."""
+        return any(stream.takes_back for stream in self.reads)
+
+    @property
+    def overlaid(self) -> bool:
+        """True where what is current is not all that was told."""
+        return self.signed or bool(self.outer_sides)
+
+    @property
+    def refuses_changes(self) -> str:
+        """A row without a partner, which may lose the one that it had, and late rows that are left out."""
+        if self.outer_sides:
+            return (
+                f"kind={self.kind!r} would not tell of a row whose partner is taken back once its time is over; "
+                "declare kind='inner'"
+            )
+        if self.late == "drop":
+            return "late='drop' would leave out what takes a row back; declare late='join'"
+        return ""
+
+    @property
+    def refuses_retractions(self) -> str:
+        """Rows without a key are joined as they come."""
+        return "a join of streams without a key takes each row for one that stands"
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
@@ -211,6 +242,9 @@ class Joined(Operator):
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of a result that are a function of its rows: what is selected, event times, stamp and origins."""
+        if self.signed:
+            # A row that takes back another one has come at another time, from another place.
+            return (*self.selected, LEFT_AT, RIGHT_AT, AT)
         return (*self.selected, LEFT_AT, RIGHT_AT, "_at", "_watermark", ORIGIN)
 
     @property
@@ -230,7 +264,9 @@ class Joined(Operator):
 
     @property
     def delivers(self) -> tuple[str, ...]:
-        """Its pairs, or with an output the rows without one; what is current where pairs void rows that were told."""
+        """Its pairs, or with an output the rows without one; what is current where some are taken back."""
+        if self.signed:
+            return ("current",)
         return ("rows", "current") if self.outer_sides else ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
@@ -239,11 +275,12 @@ class Joined(Operator):
             return tuple(_late_columns(self.reads))
         if suffix == FAILED and self.diverts:
             return tuple(failed_of_sides(self.reads, windowed=False))
-        if suffix not in ("", UNMATCHED, CURRENT, CHANGES) or (suffix and not self.outer_sides):
-            return ()
         if suffix in (CURRENT, CHANGES):
-            return published_columns(self, suffix)
-        return (*selected_columns(self.pair, self.selected, self.types), *_added_columns(len(self.reads)))
+            return published_columns(self, suffix) if self.overlaid else ()
+        if suffix != "" and (suffix != UNMATCHED or not self.outer_sides):
+            return ()
+        signed = signed_columns() if self.signed else ()
+        return (*selected_columns(self.pair, self.selected, self.types), *_added_columns(len(self.reads)), *signed)
 
 
 def check_join_kind(of: str, kind: str) -> None:

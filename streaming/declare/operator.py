@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
-from streaming.base import AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN, DeclarationError
+from streaming.base import ADDED, AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN, DeclarationError
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.stream import Stream
@@ -220,6 +220,20 @@ class Operator(ABC):
         return f"a {self.kind_name} takes each row for one that stands"
 
     @property
+    def refuses_retractions(self) -> str:
+        """Why it cannot follow a stream without a key of which somebody takes rows back; empty where it can."""
+        return self.refuses_changes
+
+    def refuses(self, stream: Stream) -> str:
+        """Why it cannot follow a stream of which rows are taken back, by revisions or by hand; empty where it can."""
+        return self.refuses_changes if stream.takes_back else self.refuses_retractions
+
+    @property
+    def signed(self) -> bool:
+        """True if a row of its own table may take back another one, which its columns SIGN and ADDED tell."""
+        return False
+
+    @property
     def result_key(self) -> tuple[str, ...]:
         """The columns of which no two current results have the same values; none where there are no such columns."""
         return ()
@@ -341,6 +355,12 @@ def published_of(operator: Operator) -> tuple[TableSpec, ...]:
         TableSpec(CHANGES, f"Every change of {of}", bounded=(REVISION, SIGN)),
         TableSpec(CURRENT, of[0].upper() + of[1:], is_result=False, bounded=(REVISION,)),
     )
+
+
+def signed_columns() -> Iterator[ColumnSpec]:
+    """The columns that tell whether a row takes back another one, and which."""
+    yield ColumnSpec(ADDED, "The row of the stream that it is made of; the same in one that takes it back.", "string")
+    yield ColumnSpec(SIGN, "1 for a row that is added, -1 for one that takes it back.", "int")
 
 
 def corrections_of(output: str) -> str:

@@ -189,6 +189,11 @@ class OverWindows(Operator):
         return True
 
     @property
+    def parts_sessions(self) -> bool:
+        """True for sessions of rows that may be taken back, so that one may shrink or fall apart."""
+        return False
+
+    @property
     def updated(self) -> bool:
         """True if the stream process itself corrects by late pairs that come within the allowed lateness."""
         return False

@@ -13,6 +13,7 @@ from streaming.base import (
     DAY,
     INGESTED_AT,
     ORIGIN,
+    STAMP,
     DeclarationError,
     Types,
     check_column_name,
@@ -22,11 +23,22 @@ from streaming.base import (
     check_value,
     columns_of,
     interval,
+    names_in,
     settle,
 )
 from streaming.declare.columns import ColumnSpec, meaning_of, read_from_log
+from streaming.declare.delivered import CHANGES
 from streaming.declare.functions import RowFunction
-from streaming.declare.operator import FAILED, OnError, Operator, TableSpec
+from streaming.declare.operator import (
+    CURRENT,
+    FAILED,
+    OnError,
+    Operator,
+    TableSpec,
+    published_columns,
+    published_of,
+    signed_columns,
+)
 from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream, check_some_streams
 
@@ -53,6 +65,10 @@ class Selected(Operator):
 
     `on_error="side"` sends a row for which SQL of any output, or the function, cannot be computed to the side output
     `failed`, with the error and the row as JSON; the other outputs are as if it had never come.
+
+    Of a stream of which rows are taken back, what was made of a row is taken back with it, as the same selection finds
+    it: a function must give the same for the same row. The table then has both, with `_change` and `_added`, and what
+    is current are the rows that stand.
 
     Beside its columns a table has `_at` (event time), `_batch`, `_origin` (of several streams a field for each) and,
     where a row may become several, `_element`, their number.
@@ -160,14 +176,60 @@ class Selected(Operator):
         }
 
     @property
+    def signed(self) -> bool:
+        """True where rows of a stream of it are taken back."""
+        return any(stream.takes_back for stream in self.reads)
+
+    @property
+    def refuses_changes(self) -> str:
+        """Columns that are others in a row that takes one back, and side outputs, of which nothing is current."""
+        if self.sides:
+            name, *_ = self.sides
+            return f"nothing would tell which rows of side output {name!r} stand; declare a selection of its own for it"
+        side = self.outputs[""]
+        sql = (side.where, *(side.explode or {}).values(), *side.selected(self.reads[0].columns).values())
+        for name in (ORIGIN, BATCH, INGESTED_AT, STAMP):
+            if any(name in names_in(each) for each in sql if each is not None):
+                return f"it reads {name!r}, which is another one in a row that takes it back; read the stream's columns"
+        return ""
+
+    @property
+    def refuses_retractions(self) -> str:
+        """Rows without a key are selected as they come."""
+        return "a selection of a stream without a key takes each row for one that stands"
+
+    @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """The rows that stand, and each change of them, where some are taken back."""
+        return published_of(self) if self.signed else ()
+
+    @property
+    def overlaid(self) -> bool:
+        """True where rows are taken back: those that are current are not all that were added."""
+        return self.signed
+
+    @property
+    def reserved_suffixes(self) -> tuple[str, ...]:
+        """Those of its tables, and of what is published of it."""
+        return (*super().reserved_suffixes, *((CURRENT, CHANGES) if self.signed else ()))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The selected columns; where rows are taken back also the event time, since it tells which one is."""
+        return (*super().columns, AT) if self.signed else super().columns
+
+    @property
     def delivers(self) -> tuple[str, ...]:
-        """Its rows, of whichever output."""
-        return ("rows",)
+        """Its rows, of whichever output; where some are taken back, those that stand."""
+        return ("current",) if self.signed else ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """The selected columns, then where each row is from."""
+        added = tuple(signed_columns()) if self.signed else ()
+        if suffix in (CURRENT, CHANGES) and self.signed:
+            return published_columns(self, suffix)
         if suffix == FAILED and self.diverts:
-            return _failed_columns(self.reads)
+            return (*_failed_columns(self.reads), *added)
         if suffix not in self.outputs:
             return ()
         side = self.outputs[suffix]
@@ -175,7 +237,7 @@ class Selected(Operator):
             values = _function_columns(self.reads, side, self.function)
         else:
             values = side_columns(self.reads, side, self.types[suffix])
-        return (*values, *_added_columns(len(self.reads), self.makes_many(suffix)))
+        return (*values, *_added_columns(len(self.reads), self.makes_many(suffix)), *added)
 
     @property
     def filters(self) -> tuple[str, ...]:

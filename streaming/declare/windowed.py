@@ -163,12 +163,22 @@ class Windowed(OverWindows):
 
     @property
     def refuses_changes(self) -> str:
-        """Windows that merge may shrink, and an update would be counted beside what it changes."""
-        if self.window.merging:
-            return "a session may shrink or fall apart when a row is taken back; use windows of fixed bounds"
+        """Late rows that are left out, and an update would be counted beside what it changes."""
         if self.late == "drop":
             return "late='drop' would leave out what takes a row back, and count it twice; declare late='correct'"
         return "late='update' publishes what a correction changes; declare late='correct'" if self.updated else ""
+
+    @property
+    def refuses_retractions(self) -> str:
+        """Open sessions of rows without a key keep no rows that could be taken back."""
+        if self.window.merging:
+            return "a session may shrink or fall apart when a row is taken back; use windows of fixed bounds"
+        return self.refuses_changes
+
+    @property
+    def parts_sessions(self) -> bool:
+        """True where it has sessions of a stream of which rows are taken back."""
+        return self.window.merging and self.of.takes_back
 
     @property
     def _added(self) -> Mapping[str, tuple[ColumnSpec, ...]]:

@@ -429,6 +429,8 @@ def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
 
 @outbox_for.register
 def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
+    if delivery.what == "current":
+        return ChangesOutbox(lake, delivery, of)
     return _RowsOutbox(lake, delivery, of, (ORIGIN, *([ELEMENT] if of.makes_many(delivery.output) else [])))
 
 

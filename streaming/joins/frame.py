@@ -12,9 +12,22 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, DAY, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, constant, literal
+from streaming.base import (
+    ADDED,
+    AT,
+    BATCH,
+    DAY,
+    FIRST_INSTANT,
+    MICROSECOND,
+    ORIGIN,
+    SIGN,
+    STAMP,
+    WRITTEN_AT,
+    constant,
+    literal,
+)
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined
-from streaming.operators import Progress
+from streaming.operators import Progress, identity_in, net, sign_in
 from streaming.spark import first_failure, holds
 from streaming.tables import TimeRange, merged, shifted
 
@@ -44,6 +57,7 @@ def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
         stamp.alias(f"_{side}_stamp"),
         F.col(BATCH).alias(batch_of(side)),
         F.col(ORIGIN).alias(f"_{side}_origin"),
+        *([sign_in(stream).alias(f"_{side}_sign"), identity_in(stream).alias(f"_{side}_row")] if joined.signed else []),
     )
 
 
@@ -59,7 +73,10 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
 def failed_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:
     """The would-be pairs, with `_error`: rows that meet, but whose condition or selected columns cannot be computed."""
     met = _met(joined, left, right, "left", _meets(joined)).withColumn(ERROR, failure(joined))
-    return met.where(F.col(ERROR).isNotNull())
+    failed = met.where(F.col(ERROR).isNotNull())
+    if not joined.signed:
+        return failed
+    return net(failed.select("*", *_signs()), [ADDED], ["_left_batch", "_right_batch"]).drop(ADDED, SIGN)
 
 
 def failed_alone(joined: Joined, rows: DataFrame) -> DataFrame:
@@ -165,9 +182,21 @@ def results(joined: Joined, rows: DataFrame, batch: int, now: datetime) -> DataF
         F.greatest("_left_stamp", "_right_stamp").alias(STAMP),
         constant(batch, LEFT_AT).alias(BATCH),
         F.struct(F.col("_left_origin").alias("left"), F.col("_right_origin").alias("right")).alias(ORIGIN),
+        *(_signs() if joined.signed else ()),
         constant(now, LEFT_AT).alias(WRITTEN_AT),
         F.to_date(at).alias(DAY),
     )
+
+
+def _signs() -> tuple[Column, ...]:
+    """A pair is taken back when one of its rows is, and is there again where both are."""
+    identity = F.concat_ws(" ", "_left_row", "_right_row").alias(ADDED)
+    return identity, (F.col("_left_sign") * F.col("_right_sign")).alias(SIGN)
+
+
+def standing_pairs(signed: DataFrame, joined: Joined) -> DataFrame:
+    """The pairs that are added and not taken back, of signed ones."""
+    return net(signed, [ADDED], [BATCH, ORIGIN]).drop(ADDED, SIGN)
 
 
 def _near(

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import (
+    ADDED,
     AT,
     BATCH,
     DAY,
@@ -23,6 +24,7 @@ from streaming.base import (
     ORIGIN,
     STAMP,
     WRITTEN_AT,
+    DeclarationError,
     constant,
     from_micros,
     literal,
@@ -47,6 +49,7 @@ from streaming.joins.frame import (
     reach,
     results,
     side_rows,
+    standing_pairs,
     unmatched,
 )
 from streaming.lake import Lake
@@ -62,6 +65,7 @@ from streaming.operators import (
     Progress,
     SteppedRuntime,
     Written,
+    are_net,
     built_anew,
     can_be_compared,
     create_table,
@@ -79,6 +83,7 @@ from streaming.tables import TimeRange, delta, merged, moved, shifted
 from streaming.windows import whole_days
 
 _SHORTEST = timedelta(seconds=1)
+_TAKEN_BACK = "the pairs of a row are taken back with it; what is current are pairs of rows that stand"
 _FEW = 20_000
 """Rows of a side, new ones and those near them, up to which it is cheaper to compare old ones with each other again."""
 
@@ -248,7 +253,10 @@ class JoinedSteps:
         uri = self._lake.table(self._joined, suffix)
         if suffix not in self._ready and not delta.exists(uri):
             no_pairs = self._none.pairs
-            create_table(self._lake, self._joined, suffix, results(self._joined, no_pairs, 0, EPOCH).schema)
+            # Pairs that are taken back are of any day, and each would be a file of its own.
+            partitions = () if self._joined.signed else None
+            schema = results(self._joined, no_pairs, 0, EPOCH).schema
+            create_table(self._lake, self._joined, suffix, schema, partition_by=partitions)
         self._ready.add(suffix)
         return uri
 
@@ -271,6 +279,12 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
 
     def unit_table(self, output: str = "") -> UnitTable:
+        if self.operator.signed:
+            raise DeclarationError(
+                f"Table({self.operator.name!r}) would follow pairs of a join that are taken back",
+                "write Table(..., what='current').",
+                operator=self.operator.name,
+            )
         return self._rows_by_batch(output)
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
@@ -291,6 +305,8 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         sides: dict[str, Callable[[SparkSession], DataFrame]] = {LATE: self._late}
         if self.operator.diverts:
             sides[FAILED] = self._failed
+        if self.operator.signed:
+            return {CURRENT: self._standing, **sides, "signed": self._pairs}
         if not self.operator.outer_sides:
             return {CURRENT: self._pairs, **sides}
         return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, **sides}
@@ -298,6 +314,8 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
         pairs = delta.read(spark, self.lake.table(self.operator), versions[""])
         sides = self.operator.outer_sides
+        if self.operator.signed:
+            return standing_pairs(pairs, self.operator).select(*(f"`{name}`" for name in self.operator.columns), DAY)
         if not sides:
             return pairs
         # They are written before the pairs of their step.
@@ -332,6 +350,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
             "and of the logs only files near the event times of new rows are read",
             "without a pair": _unmatched(joined),
             "late rows": "join like all others" if joined.late == "join" else "are left out; `late` shows them",
+            **({"taken back": _TAKEN_BACK} if joined.signed else {}),
         }
 
     def position(self) -> str:
@@ -344,6 +363,9 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def _pairs(self, spark: SparkSession) -> DataFrame:
         return self._read("", spark).orderBy(BATCH, ORIGIN)
+
+    def _standing(self, spark: SparkSession) -> DataFrame:
+        return self.current_at(spark, self.versions()).orderBy(AT)
 
     def _unmatched(self, spark: SparkSession) -> DataFrame:
         return self._read(UNMATCHED, spark).orderBy(BATCH, ORIGIN)
@@ -481,6 +503,8 @@ def audit_joined(
     met = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""])).where(kept)
     expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left")).where(kept)
     yield Law("cuts", joined.name, met, expected, f"pairs: joined again, equal{whole}").finding()
+    if joined.signed:
+        yield are_net(joined, met, [ADDED])
     if not joined.outer_sides:
         return
     stored = delta.read(spark, lake.table(joined, UNMATCHED), pinned.versions[UNMATCHED])

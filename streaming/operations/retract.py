@@ -215,11 +215,12 @@ def _refusals(pipeline: Pipeline, stream: Stream) -> Iterator[tuple[str, str, st
         of = ", ".join(of.name for of, _ in stream.source.follows)
         yield f"it follows what is current of {of}", "by itself", "Take the rows back in the stream that this follows."
     for operator in pipeline.operators_of(stream):
-        if operator.refuses_changes:
+        refusal = operator.refuses(stream)
+        if refusal:
             way_out = (
                 f"Or take {operator.name} out of the pipeline; `tidemark drop {operator.name}` removes its tables."
             )
-            yield f"{operator.kind_name} {operator.name!r} follows them, and", operator.refuses_changes, way_out
+            yield f"{operator.kind_name} {operator.name!r} follows them, and", refusal, way_out
     for delivery in pipeline.deliveries:
         if delivery.origin.what in ("rows", "late") and stream in delivery.origin.of.reads:
             yield f"delivery {delivery.name!r}", "has sent them as they came", "Deliver what='current' of a view of it."

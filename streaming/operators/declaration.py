@@ -86,12 +86,13 @@ def check_retractions(lake: Lake, operator: Operator) -> None:
     Raises:
         OperatorError: with what to do instead.
     """
-    for stream in operator.reads if operator.refuses_changes else ():
-        batch = newest_retraction(lake, stream)
+    for stream in operator.reads:
+        refusal = operator.refuses(stream)
+        batch = newest_retraction(lake, stream) if refusal else None
         if batch is not None:
             raise OperatorError(
                 f"{operator.kind_name} {operator.name!r} cannot follow stream {stream.name!r}, of which rows were "
-                f"taken back, last by batch {batch}: {operator.refuses_changes}",
+                f"taken back, last by batch {batch}: {refusal}",
                 "`tidemark retractions` lists them. Or let a view with fixed windows follow the stream, and follow "
                 "what is current of it.",
                 operator=operator.name,

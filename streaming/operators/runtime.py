@@ -307,7 +307,7 @@ class OperatorRuntime(ABC):
         return None
 
     def reopened(self) -> set[date]:
-        """The days with something that was still open when it was corrected, and has ended since; starts no Spark."""
+        """The days with something that was open when it was corrected, and may have ended since; starts no Spark."""
         return set()
 
     def correct(

@@ -275,15 +275,20 @@ def _(operator: Keyed, lake: Lake) -> dict[str, Found]:
 @_of_operator.register
 def _(operator: Joined, lake: Lake) -> dict[str, Found]:
     pairs = partial(_as_read, lake, operator, "", (BATCH, ORIGIN))
+    if operator.signed:
+        return {CURRENT: partial(_current_rows, lake, operator, (AT,)), _SIGNED: pairs}
     if not operator.outer_sides:
         return {CURRENT: pairs}
     unmatched = partial(_as_read, lake, operator, UNMATCHED, (BATCH, ORIGIN))
-    return {CURRENT: partial(_current_rows, lake, operator), "pairs": pairs, UNMATCHED: unmatched}
+    return {CURRENT: partial(_current_rows, lake, operator, (AT, ORIGIN)), "pairs": pairs, UNMATCHED: unmatched}
 
 
 @_of_operator.register
 def _(operator: Selected, lake: Lake) -> dict[str, Found]:
     outputs = (*operator.outputs, *([FAILED] if operator.diverts else []))
+    if operator.signed:
+        # Which rows of another output stand has to be computed.
+        return {CURRENT: partial(_current_rows, lake, operator, (AT,)), _SIGNED: partial(_selected, lake, operator, "")}
     return {to or CURRENT: partial(_selected, lake, operator, to) for to in outputs}
 
 
@@ -378,8 +383,8 @@ def _published(lake: Lake, operator: Operator, order: tuple[str, ...]) -> Stored
     return _now(lake, operator, CURRENT, order, own)
 
 
-def _current_rows(lake: Lake, joined: Joined) -> StoredRows | None:
-    current = _published(lake, joined, (AT, ORIGIN))
+def _current_rows(lake: Lake, operator: Operator, order: tuple[str, ...]) -> StoredRows | None:
+    current = _published(lake, operator, order)
     if current is None:
         return None
     added = {COPY, REASON, REVISION}

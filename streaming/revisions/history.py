@@ -36,6 +36,7 @@ from streaming.operators import (
     built_anew,
     check_followed,
     create_table,
+    net,
     require_table,
     runtime_of,
     versions_now,
@@ -316,11 +317,7 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
 
 def intervals_of(signed: DataFrame, history: History) -> DataFrame:
     """The intervals that signed rows add and do not take back: the columns of a result, `_day` and `_reason`."""
-    same = SortedBy.partitionBy(ADDED)
-    newest = F.row_number().over(same.orderBy(F.col(SIGN).desc(), F.col(BATCH).desc()))
-    counted = signed.withColumns({"_net": F.sum(SIGN).over(same), "_newest": newest})
-    rows = counted.where((F.col("_net") > 0) & (F.col("_newest") == 1))
-    return rows.select(*(f"`{name}`" for name in history.columns), DAY, REASON)
+    return net(signed, [ADDED], [BATCH]).select(*(f"`{name}`" for name in history.columns), DAY, REASON)
 
 
 def _revisions_that_came(came: DataFrame, history: History) -> DataFrame:

@@ -16,11 +16,14 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DateType, StructField, StructType
 
 from streaming.base import (
+    ADDED,
     AT,
     BATCH,
     DAY,
     ORIGIN,
+    SIGN,
     WRITTEN_AT,
+    DeclarationError,
     FunctionError,
     arrow_schema,
     counted,
@@ -41,14 +44,18 @@ from streaming.operators import (
     Progress,
     SteppedRuntime,
     Written,
+    are_net,
     built_anew,
     can_be_compared,
     check_followed,
     create_table,
     filter_counts,
+    identity_in,
+    net,
     of_kept_days,
     require_table,
     runtime_of,
+    sign_in,
     version_read,
     versions_now,
     whole_in,
@@ -61,6 +68,7 @@ from streaming.tables import TaskFile, delta
 _FROM = "_from"
 _WRITTEN_AT = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 _PASSED = "_passed"
+_TAKEN_BACK = "what is selected of a row is taken back with it; what is current are the rows that stand"
 
 
 def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
@@ -73,15 +81,26 @@ def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
     origins = {stream.name: rows[stream.name].schema[ORIGIN].dataType for stream in selected.reads}
     parts = [
         rows[stream.name]
-        .withColumns({AT: F.col(f"`{stream.event_time}`"), _FROM: origin_of(stream, origins)})
+        .withColumns(
+            {AT: F.col(f"`{stream.event_time}`"), _FROM: origin_of(stream, origins), **_signs(selected, stream)}
+        )
         .select(*_columns(selected, stream))
         for stream in selected.reads
     ]
     return reduce(DataFrame.unionAll, parts)
 
 
+def _signs(selected: Selected, stream: Stream) -> dict[str, Column]:
+    """The columns that tell which row is taken back, where some are; rows of several streams are told apart."""
+    if not selected.signed:
+        return {}
+    identity = identity_in(stream)
+    named = identity if len(selected.reads) == 1 else F.concat(F.lit(f"{stream.name} "), identity)
+    return {ADDED: named, SIGN: sign_in(stream)}
+
+
 def _columns(selected: Selected, stream: Stream) -> list[Column]:
-    columns = [_column(side, stream) for side in selected.outputs.values()]
+    columns = [_column(selected, side, stream) for side in selected.outputs.values()]
     if selected.diverts:
         computed = [guarded(column, BATCH) for column in columns]
         fails = reduce(Column.__or__, (column.isNull() for column in computed))
@@ -104,6 +123,7 @@ def _failed(selected: Selected, stream: Stream, fails: Column) -> Column:
         AT,
         BATCH,
         F.col(_FROM).alias(ORIGIN),
+        *_signs(selected, stream),
         DAY,
     )
     return F.when(fails, whole) if selected.function is None else whole
@@ -149,9 +169,10 @@ def outputs_of(selected: Selected) -> tuple[str, ...]:
     return (*selected.outputs, *([FAILED] if selected.diverts else []))
 
 
-def _column(side: Side, stream: Stream) -> Column:
+def _column(selected: Selected, side: Side, stream: Stream) -> Column:
     values = [f"({sql}\n) as `{name}`" for name, sql in side.selected(stream.columns).items()]
-    added = [AT, BATCH, f"{_FROM} as {ORIGIN}", *([ELEMENT] if side.element else []), DAY]
+    element = [ELEMENT] if side.element else []
+    added = [AT, BATCH, f"{_FROM} as {ORIGIN}", *_signs(selected, stream), *element, DAY]
     whole = f"struct({', '.join([*values, *added])})"
     kept = whole if side.where is None else f"if(({side.where}\n), {whole}, null)"
     if side.explode is None:
@@ -240,15 +261,18 @@ class SelectedSteps:
         return Written(rows.get("", 0))
 
     def _task(self, uris: Mapping[str, str], after: Progress, now: datetime) -> WriteOutputs:
-        several = len(self._selected.reads) > 1
+        several, signed = len(self._selected.reads) > 1, self._selected.signed
+        # Rows that are taken back are of any day, and each would be a file of its own.
+        day = [pa.field(DAY, pa.date32())] if signed else []
         return WriteOutputs(
             self._selected.name,
             outputs_of(self._selected),
             uris,
-            {to: self._schemas[to] for to in uris},
+            {to: pa.schema([*self._schemas[to], *day]) for to in uris},
             self._selected.function,
             after.batch if several else None,
             to_micros(now),
+            by_day=not signed,
         )
 
     def _run(
@@ -287,7 +311,8 @@ class SelectedSteps:
         uri = self._lake.table(self._selected, suffix)
         if suffix not in self._ready:
             schema = spark_schema(self._schemas[suffix])
-            create_table(self._lake, self._selected, suffix, schema)
+            partitions = () if self._selected.signed else None
+            create_table(self._lake, self._selected, suffix, schema, partition_by=partitions)
             # Where all columns are selected, one may have been added to the stream since.
             delta.widen(uri, schema)
             self._ready.add(suffix)
@@ -303,6 +328,12 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     """A selection runs in steps over its logs; nothing is kept from one to the next."""
 
     def unit_table(self, output: str = "") -> UnitTable:
+        if self.operator.signed:
+            raise DeclarationError(
+                f"Table({self.operator.name!r}) would follow rows of a selection that are taken back",
+                "write Table(..., what='current').",
+                operator=self.operator.name,
+            )
         return self._rows_by_batch(output)
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
@@ -310,7 +341,8 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        return {to or "current": partial(self.read, to) for to in outputs_of(self.operator)}
+        outputs = {to or "current": partial(self.read, to) for to in outputs_of(self.operator)}
+        return {**outputs, "signed": self._signed} if self.operator.signed else outputs
 
     def filtered(self) -> Mapping[str, FilterCounts]:
         """The counts of the filters of its outputs."""
@@ -330,7 +362,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         return super().versions() if len(self.operator.reads) > 1 else versions_now(self.lake, self.operator)
 
     def first_at(self, spark: SparkSession, version: int) -> DataFrame:
-        return self._rows(spark, "", version)
+        return self._standing(self._rows(spark, "", version), "")
 
     def pin(self, spark: SparkSession) -> PinnedTables[Selected]:
         return PinnedTables(self.operator, self.versions())
@@ -350,8 +382,23 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         table = require_table(self.lake, selected, suffix)
         of_one = len(selected.reads) == 1
         version = table.version() if of_one else version_read(self.lake, selected, table)
-        rows = self._rows(spark, suffix, version)
-        return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
+        rows = self._standing(self._rows(spark, suffix, version), suffix)
+        return rows.orderBy(AT) if selected.signed and not suffix else self._in_order(rows, suffix)
+
+    def _in_order(self, rows: DataFrame, suffix: str) -> DataFrame:
+        return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if self.operator.makes_many(suffix) else []))
+
+    def _signed(self, spark: SparkSession) -> DataFrame:
+        table = require_table(self.lake, self.operator, "")
+        return self._in_order(self._rows(spark, "", version_read(self.lake, self.operator, table)), "")
+
+    def _standing(self, rows: DataFrame, suffix: str) -> DataFrame:
+        """Those of the rows of an output that stand; of the operator's own the columns of what is current."""
+        selected = self.operator
+        if not selected.signed:
+            return rows
+        standing = selected_rows(rows, selected, suffix)
+        return standing if suffix else standing.select(*(f"`{name}`" for name in selected.columns), DAY)
 
     def _rows(self, spark: SparkSession, suffix: str, version: int) -> DataFrame:
         """The rows of an output at a version, up to the batches as of which the lake is read."""
@@ -367,6 +414,15 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         return SelectedSteps(spark, self.lake, self.operator)
 
 
+def selected_rows(signed: DataFrame, selected: Selected, suffix: str = "") -> DataFrame:
+    """The rows of an output that are added and not taken back, of its signed rows."""
+    return net(signed, _identity(selected, suffix), [BATCH, ORIGIN]).drop(ADDED, SIGN)
+
+
+def _identity(selected: Selected, suffix: str) -> list[str]:
+    return [ADDED, *([ELEMENT] if selected.makes_many(suffix) else [])]
+
+
 def _described(lake: Lake, selected: Selected) -> dict[str, str]:
     streams = " and ".join(stream.name for stream in selected.reads)
     function = "" if selected.function is None else f", then {selected.function.name}"
@@ -377,6 +433,7 @@ def _described(lake: Lake, selected: Selected) -> dict[str, str]:
     return {
         **tables,
         "computed": f"valid rows of {streams} one by one, late or not; a step writes all outputs in one pass",
+        **({"taken back": _TAKEN_BACK} if selected.signed else {}),
     }
 
 
@@ -407,6 +464,9 @@ def audit_selected(
     selected = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
         raise pinned.nothing_yet(lake, "selected")
+    for to, version in pinned.versions.items() if selected.signed else ():
+        if version != delta.BEFORE:
+            yield are_net(selected, delta.read(spark, lake.table(selected, to), version), _identity(selected, to), to)
     since = whole_in(lake, selected, logs)
     if selected.diverts:
         yield from _audit_diverting(spark, lake, pinned, logs, since)
@@ -504,6 +564,7 @@ def _kept(selected: Selected, to: str, candidates: Sequence[DataFrame]) -> DataF
             F.col(f"`{stream.event_time}`").alias(AT),
             BATCH,
             origin_of(stream, origins).alias(ORIGIN),
+            *(column.alias(name) for name, column in _signs(selected, stream).items()),
             *([ELEMENT] if side.element else []),
             DAY,
         )

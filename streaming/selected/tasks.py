@@ -52,7 +52,7 @@ _REPORT = pa.schema(
 class WriteOutputs:
     """Write those outputs of selection `name` that have a place in `uris`, by suffix; `order` is that of the columns.
 
-    `batch`: the number that all rows get, null where each has its own.
+    `batch`: the number that all rows get, null where each has its own. `by_day`: each day has files of its own.
     """
 
     name: str
@@ -62,6 +62,7 @@ class WriteOutputs:
     function: RowFunction | None
     batch: int | None
     written_at: int
+    by_day: bool = True
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,8 +94,11 @@ class WriteOutputs:
         return _opened(self.name, self.function, _task())
 
     def _write(self, to: str, candidates: pa.Array, rows: pa.RecordBatch, files: TaskFiles) -> FilterCounts:
-        for day, of_day in _by_day(rows):
-            files.write(self._completed(to, of_day), day)
+        if self.by_day:
+            for day, of_day in _by_day(rows):
+                files.write(self._completed(to, of_day), day)
+        else:
+            files.write(self._completed(to, rows))
         return FilterCounts(len(candidates), len(candidates) - candidates.null_count)
 
     def _completed(self, to: str, rows: pa.RecordBatch) -> pa.RecordBatch:

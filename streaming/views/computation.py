@@ -7,7 +7,7 @@ of a view, which has one log, is here; those of window joins and co-groups are i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, reduce
 from typing import Any, Generic, TypeVar
 
@@ -36,7 +36,11 @@ from streaming.views.results import (
     members,
     pairs,
     possible_pairs,
+    rows_in,
+    sessions_of,
+    signed_rows,
     signs,
+    standing_sessions,
 )
 
 Of = TypeVar("Of", bound=OverWindows)
@@ -107,6 +111,15 @@ class Computation(ABC, Generic[Of]):
     def results(self, pairs: DataFrame) -> DataFrame:
         """The results of `pairs`, grouped and finished."""
         return self.finish(self.group(pairs))
+
+    @property
+    def standing(self) -> Callable[[DataFrame, DataFrame | None], DataFrame] | None:
+        """The sessions of the rows that stand, of new pairs and what was kept; None where no row is taken back."""
+        return None
+
+    def sessions(self, hulls: DataFrame, *extra: str) -> DataFrame:
+        """The sessions of the rows that stand, of groups of all rows that were ever added, as groups."""
+        return hulls
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
         """The groups among `late`, those with late pairs, that may make published results void; None where none can.
@@ -198,6 +211,19 @@ class ViewComputation(Computation[Windowed]):
     def kept(self, results: StructType) -> PartialColumns:
         return partial_columns(self.operator, results)
 
+    @property
+    def standing(self) -> Callable[[DataFrame, DataFrame | None], DataFrame] | None:
+        return self._standing if self.operator.parts_sessions else None
+
+    def _standing(self, pairs: DataFrame, kept: DataFrame | None) -> DataFrame:
+        rows, view = signed_rows(pairs, self.operator), self.operator
+        if kept is not None:
+            rows = rows_in(kept, view).select(*rows.columns).unionByName(rows)
+        return standing_sessions(rows, view)
+
+    def sessions(self, hulls: DataFrame, *extra: str) -> DataFrame:
+        return sessions_of(hulls, self.operator, *extra)
+
     def voidable(self, late: DataFrame) -> DataFrame | None:
         may_void = self.operator.function is not None or are_signed(late)
         return late if may_void else super().voidable(late)
@@ -246,10 +272,12 @@ class ViewComputation(Computation[Windowed]):
         # Late rows may make the function fail, or mend it, so a corrected window is computed both ways.
         inputs = [in_time, counted] if view.corrected else [in_time]
         keys = (*view.by, WINDOW)
+        # A session that is closed may be part of one of all rows ever added that is not.
+        groups = [self.group(each) if view.parts_sessions else self.group(each).where(closed) for each in inputs]
         errors = [
             # Of rows that agree in the columns of `distinct`, only the first one counts.
-            errors_of(view.function, members(self.group(each).where(closed), view).where("_copy = 1"), keys)
-            for each in inputs
+            errors_of(view.function, members(each, view).where(closed).where("_copy = 1"), keys)
+            for each in groups
         ]
         windows = reduce(DataFrame.unionByName, errors).select(
             F.col(ERROR).alias("error"),

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from functools import partial, reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, DAY, RETRACTED, WINDOW, OperatorError, date_literal, from_micros, literal
+from streaming.base import BATCH, DAY, ORIGIN, RETRACTED, WINDOW, OperatorError, date_literal, from_micros, literal
 from streaming.declare import CORRECTIONS, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log
@@ -116,8 +116,10 @@ def late_days(logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress
     """
     computation, late, end = computation_of(operator), F.col("_late"), F.col(f"{WINDOW}.end")
     all_pairs, closed = computation.possible_pairs(logs), is_closed(operator, at)
+    # A row that is taken back in time may part a session that a late row is in.
+    moves = late | (F.col(ORIGIN)["change"] < 0) if operator.parts_sessions else late
     newest = {
-        f"_newest_{place}": F.when(late & computation.is_of(stream), F.col(BATCH))
+        f"_newest_{place}": F.when(moves & computation.is_of(stream), F.col(BATCH))
         for place, stream in enumerate(operator.reads)
     }
     if kind_of(operator).merges:
@@ -158,7 +160,25 @@ def ended_since(operator: OverWindows, at: Progress, corrections: DeltaTable | N
         return set()
     closed = operator.window.closed_by(at.watermark)
     rows = delta.contents(corrections, columns=(DAY, "window_end", RETRACTED)).to_pylist()
-    return {row[DAY] for row in rows if row[RETRACTED] and row["window_end"] <= closed}
+    ended = {(row[DAY], row["window_end"]) for row in rows if row[RETRACTED] and row["window_end"] <= closed}
+    if not operator.parts_sessions:
+        return {day for day, _ in ended}
+    return {day for day, end in ended if _was_open(operator, day, end, corrections)}
+
+
+def left_open(operator: OverWindows, corrections: DeltaTable | None) -> set[date]:
+    """The days with a session that was still open when the day was corrected; starts no Spark."""
+    if not operator.window.merging or corrections is None:
+        return set()
+    rows = delta.contents(corrections, columns=(DAY, "window_end", RETRACTED)).to_pylist()
+    void = {(row[DAY], row["window_end"]) for row in rows if row[RETRACTED]}
+    return {day for day, end in void if _was_open(operator, day, end, corrections)}
+
+
+def _was_open(operator: OverWindows, day: date, end: datetime, corrections: DeltaTable) -> bool:
+    """True if a session with that end was open when the day was corrected; others are retracted, too."""
+    watermark = Corrected.of(operator, day, corrections).watermark
+    return watermark is None or end > operator.window.closed_by(watermark)
 
 
 def _has_closed(operator: OverWindows, latest_end: int | None, corrected: Corrected) -> bool:
@@ -223,7 +243,7 @@ def correct(
 
 def _logs_for_day(logs: Mapping[str, DataFrame], operator: OverWindows, day: date) -> Mapping[str, DataFrame]:
     """The `logs`; of sessions only rows up to the end of the last one of the day, so that no later row can fail it."""
-    if not operator.window.merging:
+    if not operator.window.merging or operator.parts_sessions:
         return logs
     near = {name: rows.where(operator.window.rows_for_day(day)) for name, rows in logs.items()}
     end = literal(last_end(computation_of(operator).possible_pairs(near), operator, day))
@@ -237,6 +257,8 @@ def correction(logs: Mapping[str, DataFrame], operator: OverWindows, day: date, 
     each log up to which rows are counted, and `_day`. A retracted row has no values. It says that published results of
     its window are void: there are none by all rows, or it is a session that a late row has joined to one still open.
     """
+    if operator.parts_sessions:
+        return _correction_of_hulls(logs, operator, day, at)
     computation, known = computation_of(operator), until(logs, at)
     near = {each.name: known[each.name].where(_of_day(each, operator, day)) for each in operator.reads}
     merges, closed = kind_of(operator).merges, is_closed(operator, at)
@@ -249,8 +271,36 @@ def correction(logs: Mapping[str, DataFrame], operator: OverWindows, day: date, 
     voidable = computation.voidable(late)
     if voidable is not None:
         results = retract_others(results, voidable, operator, _LATE_ROWS)
+    return _with_progress(results, operator, at)
+
+
+def _with_progress(results: DataFrame, operator: OverWindows, at: Progress) -> DataFrame:
     through = {name: F.lit(at.through[stream.name]).cast("bigint") for name, stream in operator.counted_through.items()}
     return results.withColumns(through).select(*operator.columns, _LATE_ROWS, RETRACTED, *through, DAY)
+
+
+def _correction_of_hulls(logs: Mapping[str, DataFrame], operator: OverWindows, day: date, at: Progress) -> DataFrame:
+    """The corrections of one day where rows are taken back, so that sessions shrink and fall apart.
+
+    Its unit is a hull: the session of all rows that were ever added, which only grows. Of one with late rows there are
+    all sessions that begin on the day and are closed, and rows that are retracted: one from its first to its last
+    instant on the day that the clock has passed, and one for each session still open. Whatever begins on the day within
+    one of these rows is replaced.
+    """
+    computation, midnight = computation_of(operator), datetime.combine(day, time.min, UTC)
+    start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
+    groups = computation.group(computation.pairs(until(logs, at)), {_LATE_ROWS: F.count_if("_late")})
+    hulls = groups.where((F.col(_LATE_ROWS) > 0) & (F.to_date(start) <= date_literal(day)) & (end > literal(midnight)))
+    sessions = computation.sessions(hulls, _LATE_ROWS).where(F.to_date(start) == date_literal(day))
+    closed = is_closed(operator, at)
+    results = computation.finish(sessions.where(closed), _LATE_ROWS).withColumn(RETRACTED, F.lit(False))
+    # What begins later was never late for anything.
+    passed = end if at.watermark is None else F.least(end, literal(operator.window.closed_by(at.watermark)))
+    bounds = F.struct(F.greatest(start, literal(midnight)).alias("start"), passed.alias("end"))
+    void = hulls.withColumn(WINDOW, bounds).where(start < end)
+    names = (*operator.by, WINDOW, _LATE_ROWS)
+    void = void.select(*names).unionByName(sessions.where(~closed).select(*names))
+    return _with_progress(retract_others(results, void, operator, _LATE_ROWS), operator, at)
 
 
 def _of_day(stream: Stream, operator: OverWindows, day: date) -> Column:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import RETRACTED
+from streaming.base import DAY, RETRACTED
 from streaming.declare import CORRECTIONS, UPDATES, OverWindows
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, versions_now
@@ -25,8 +25,9 @@ def current_results(
     """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
 
     Of a window the newest result counts, which is the one that has seen most batches. Sessions only grow, so it stands
-    for all that have become one with it. An update or a correction that only retracts shows nothing and hides what it
-    stands for.
+    for all that have become one with it; where rows may be taken back they do not, and the correction of a day stands
+    for what begins on it between the bounds of one of its rows. An update or a correction that only retracts shows
+    nothing and hides what it stands for.
     """
     current = current_with_reasons(first, corrections, view, updates)
     return current.withColumn("_corrected", F.col("_reason") != "first").drop("_reason")
@@ -54,7 +55,8 @@ def current_with_reasons(
         layers.append(layer(corrections, through, "correction", ~F.col(RETRACTED)))
     if len(layers) == 1:
         return layers[0].select(*columns)
-    corrected = _newest(layers[1:], view)
+    # Of a day there is one correction, and what begins on it is only replaced by that.
+    corrected = layers[1] if view.parts_sessions else _newest(layers[1:], view)
     return _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns)
 
 
@@ -71,6 +73,10 @@ def _newest(layers: list[DataFrame], view: OverWindows) -> DataFrame:
 def _not_corrected(first: DataFrame, corrected: DataFrame, view: OverWindows) -> DataFrame:
     """The first results for whose window nothing else stands."""
     same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
+    if view.parts_sessions:
+        start = first["window_start"]
+        within = start.between(corrected["window_start"], corrected["window_end"])
+        return first.join(corrected, [*same_key, first[DAY] == corrected[DAY], within], "left_anti")
     return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")
 
 

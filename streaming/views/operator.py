@@ -33,7 +33,15 @@ from streaming.operators import (
 from streaming.sources import UnitTable
 from streaming.tables import delta
 from streaming.views.computation import WindowAnalysis, computation_of
-from streaming.views.corrections import correct, corrected_through, ended_since, logs_of, plan, read_corrections
+from streaming.views.corrections import (
+    correct,
+    corrected_through,
+    ended_since,
+    left_open,
+    logs_of,
+    plan,
+    read_corrections,
+)
 from streaming.views.current import current_results, pinned_windows
 from streaming.views.laws import ViewLaws, WindowLaws
 from streaming.views.partial_results import keep_days
@@ -279,7 +287,9 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
 
     def reopened(self) -> set[date]:
         view, at = self.operator, Progress.at_heads(self.lake, self.operator)
-        return ended_since(view, at, open_side(self.lake, view, CORRECTIONS))
+        corrections = open_side(self.lake, view, CORRECTIONS)
+        # One that is still open may have been parted.
+        return left_open(view, corrections) if view.parts_sessions else ended_since(view, at, corrections)
 
     def outlives(self, column: str) -> bool:
         view = self.operator
@@ -496,6 +506,8 @@ def _late(view: Windowed) -> str:
     if view.late == "drop":
         return "are dropped from the results; they stay in the log"
     waits = "they wait for the correction of their day"
+    if view.parts_sessions:
+        return f"{waits}, which is of all sessions that they were ever part of"
     if not view.updated:
         return waits
     if view.window.merging:

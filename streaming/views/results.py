@@ -39,7 +39,7 @@ from streaming.base import (
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, can_retract, head, identity_of_row, read_log, sign_of_row, valid
-from streaming.operators import Progress, check_followed
+from streaming.operators import Progress, check_followed, net
 from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.tables import delta
 from streaming.views.functions import apply_function
@@ -49,6 +49,7 @@ SESSION = "_session_number"
 _EVERYTHING = "_everything"
 _START, _END = "_start", "_end"
 _IDENTITY = "_identity"
+_HULL, _OWN = "_hull", "_own_window"
 ROWS = "_rows"
 
 
@@ -374,13 +375,11 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
     `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
     """
-    signed = (SIGN, _IDENTITY) if are_signed(groups) else ()
-    names = [name for name in (*view.of.columns, EVENT_TIME, ORDER, *signed) if name not in view.by]
-    rows = groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
-        *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
-    )
-    if signed:
+    rows = rows_in(groups, view, *extra)
+    if are_signed(groups):
         rows = _standing(rows, [*view.by, WINDOW, *extra])
+        if kind_of(view).merges:
+            rows = _parted(rows, view, [*view.by, WINDOW, *extra])
     window = SortedBy.partitionBy(*view.by, WINDOW, *extra)
     copy = F.lit(1)
     if view.distinct:
@@ -390,15 +389,60 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
     return rows.withColumns({"_position": F.row_number().over(window.orderBy(ORDER)), "_copy": copy})
 
 
-def _standing(rows: DataFrame, per: Sequence[str]) -> DataFrame:
-    """Those of the rows that no other one takes back, of each identity the newest.
+def rows_in(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """The rows that `groups` keep, each with the columns of its group."""
+    signed = (SIGN, _IDENTITY) if are_signed(groups) else ()
+    names = [name for name in (*view.of.columns, EVENT_TIME, ORDER, *signed) if name not in view.by]
+    return groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
+        *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
+    )
 
-    Counted and not summed up: sums of doubles would drift.
-    """
-    same = SortedBy.partitionBy(*per, _IDENTITY)
-    newest = same.orderBy(F.desc(SIGN), F.desc(f"{ORDER}._batch"), F.desc(f"{ORDER}._origin"))
-    counted = rows.withColumns({"_net": F.sum(SIGN).over(same), "_newest": F.row_number().over(newest)})
-    return counted.where("_newest <= _net").drop("_net", "_newest", SIGN, _IDENTITY)
+
+def sessions_of(hulls: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """The sessions of the rows that stand, as groups; `hulls` are those of all rows that were ever added."""
+    kept = F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER)).alias(ROWS)
+    return members(hulls, view, *extra).groupBy(*view.by, WINDOW, *extra).agg(kept)
+
+
+def standing_sessions(signed: DataFrame, view: Windowed) -> DataFrame:
+    """The sessions of those of the `signed` rows that stand, as groups that keep signed rows."""
+    own = _standing_signed(signed, view.by).withColumn(WINDOW, _own_window(view))
+    kept = F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, SIGN, _IDENTITY)).alias(ROWS)
+    return kind_of(view).group(own, view.by, [kept])
+
+
+def signed_rows(pairs: DataFrame, view: Windowed) -> DataFrame:
+    """The rows of pairs, with the columns that a group keeps of each, its sign and its identity among them."""
+    origin = F.col(ORIGIN)
+    signed = (origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY))
+    return pairs.select(*view.of.columns, EVENT_TIME, ORDER, *signed)
+
+
+def _own_window(view: Windowed) -> Column:
+    """The window that a row would be in if it were alone."""
+    return F.element_at(view.window.bounds(F.col(EVENT_TIME)), 1)
+
+
+def _parted(rows: DataFrame, view: Windowed, per: Sequence[str]) -> DataFrame:
+    """The `rows` of each hull with the session in it that they are of, as one falls apart where a row is taken back."""
+    hulls = rows.withColumnRenamed(WINDOW, _HULL)
+    within = [_HULL if name == WINDOW else name for name in per]
+    own = hulls.withColumn(_OWN, _own_window(view))
+    numbered = with_sessions(own, within, F.col(f"{_OWN}.start"), F.col(f"{_OWN}.end"))
+    session = SortedBy.partitionBy(*within, SESSION)
+    bounds = F.struct(
+        F.min(f"{_OWN}.start").over(session).alias("start"), F.max(f"{_OWN}.end").over(session).alias("end")
+    )
+    return numbered.withColumn(WINDOW, bounds).drop(_HULL, _OWN, SESSION)
+
+
+def _standing(rows: DataFrame, per: Sequence[str]) -> DataFrame:
+    """Those of the rows that no other one takes back, of each identity the newest."""
+    return _standing_signed(rows, per).drop(SIGN, _IDENTITY)
+
+
+def _standing_signed(rows: DataFrame, per: Sequence[str]) -> DataFrame:
+    return net(rows, [*per, _IDENTITY], [f"{ORDER}._batch", f"{ORDER}._origin"])
 
 
 def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:

@@ -66,6 +66,7 @@ class _OpenSessions:
         self._logs = logs
         self._pairs = analysis.computation.pairs
         self._uri = lake.table(analysis.of, STATE)
+        self._standing = analysis.computation.standing
         self._kept = analysis.kept
         self._schema = analysis.sessions
 
@@ -85,7 +86,10 @@ class _OpenSessions:
             if not any(log.has_rows(*between[name]) for name, log in self._logs.items()):
                 return kept
         new = {name: log.with_batches(self._spark, *between[name]) for name, log in self._logs.items()}
-        sessions = self._grouped(self._pairs(new).where("not _late"))
+        on_time = self._pairs(new).where("not _late")
+        if self._standing is not None:
+            return self._in_order(self._standing(on_time, kept))
+        sessions = self._grouped(on_time)
         return self._merged(sessions if kept is None else kept.unionByName(sessions))
 
     def closed(self, sessions: DataFrame, after: Progress) -> DataFrame:
@@ -117,8 +121,11 @@ class _OpenSessions:
     def _merged(self, sessions: DataFrame) -> DataFrame:
         """One row for those of a key that overlap or touch."""
         merged = _merged_sessions(sessions, self._operator.by, self._kept.merged)
+        return self._in_order(merged)
+
+    def _in_order(self, sessions: DataFrame) -> DataFrame:
         # A sum of decimals is a wider decimal each time, and the table keeps its types.
-        return merged.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
+        return sessions.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
 
     def _is_closed(self, at: Progress) -> Column:
         by = None if at.watermark is None else self._operator.window.closed_by(at.watermark)

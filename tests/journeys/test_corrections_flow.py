@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -18,12 +18,12 @@ from streaming import (
     Delivery,
     Derived,
     Files,
+    Joined,
     Json,
     JsonLines,
     Lake,
     Pipeline,
     Selected,
-    SessionWindow,
     Stream,
     Table,
     Tumbling,
@@ -36,7 +36,7 @@ from streaming.base import DeclarationError, SourceError
 from streaming.changes import publish
 from streaming.operations.erasure import Person, erase
 from streaming.operations.rebuild import rebuild
-from streaming.operators import DueDays, plan_corrections, upstream_lags
+from streaming.operators import DueDays, plan_corrections, runtime_of, upstream_lags
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
 from tests.streaming.changes.test_publishing import ECHOED
@@ -200,6 +200,35 @@ def test_one_late_order_corrects_minute_hour_and_day(spark: SparkSession, lake: 
 
 
 @pytest.mark.long
+def test_one_pass_corrects_each_day_once_and_a_level_only_after_the_one_it_follows(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """An order on each of two days · 02:00 closes them at every level · an order of each day comes late."""
+    before = -86_400
+    in_time = [order("NL", before + 5, 10), order("NL", 5, 20), order("NL", 2 * 3600, 1)]
+    pass_through(spark, lake, in_time)
+    late = [order("NL", before + 40, 100), order("NL", 40, 200)]
+    both = [(T0 - timedelta(days=1)).date(), T0.date()]
+
+    def due() -> list[list[date]]:
+        return [[each.day for each in runtime_of(view, lake).plan(spark)] for view in (by_minute, by_hour, by_day)]
+
+    assert due() == [[], [], []]
+    run(spark, lake, CHAIN[0], late)
+    for level, pipeline in enumerate(CHAIN):
+        run(spark, lake, pipeline)
+        assert due() == [both if each == level else [] for each in range(3)]
+        (view,) = pipeline.views
+        assert correct(spark, lake, view, lambda: NOW) == [day.isoformat() for day in both]
+        assert due() == [[], [], []]
+        publish(spark, lake, view)
+    for pipeline in CHAIN:
+        run(spark, lake, pipeline)
+    assert due() == [[], [], []]
+    assert current(lake, CHAIN[2]) == expected(in_time + late, at(3600))
+
+
+@pytest.mark.long
 def test_a_window_whose_rows_are_all_taken_back_is_gone(spark: SparkSession, lake: Lake) -> None:
     """A late order makes NL's minute expensive enough to leave the only window that counted it."""
     cheap = replace(by_hour, name="cheap", where="revenue < 50", aggregates={"minutes": agg.count()})
@@ -302,13 +331,13 @@ def test_any_operator_that_is_corrected_can_be_followed(spark: SparkSession, lak
     assert [finding for finding in audit(spark, lake, follower) if not finding.holds] == []
 
 
+met = Joined("met", minutes, minutes, on=("country",), between=("0 seconds", "1 hour"))
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "sessions": (lambda: Pipeline(minutes, (replace(by_hour, window=SessionWindow("1 minute")),)), "shrink"),
     "updates": (
         lambda: Pipeline(minutes, (replace(by_hour, late="update", allowed_lateness="1 minute"),)),
         "late='correct'",
     ),
-    "selection": (lambda: Pipeline(minutes, (Selected("some", minutes, ("country",)),)), "selection"),
+    "outer join": (lambda: Pipeline(minutes, (replace(met, kind="left"),)), "kind='inner'"),
     "delivery": (
         lambda: Pipeline(minutes, (by_hour,), deliveries=(Delivery("out", minutes, JsonLines("out"), "rows"),)),
         "take back",
@@ -319,6 +348,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "delay": (lambda: Derived(delay="1 minute"), "delay"),
     "side": (lambda: Table(by_minute, side="late", what="current"), "side"),
     "circle": (lambda: replace(minutes, name="orders"), "follows itself"),
+    "circle of two": (lambda: replace(hours, name="orders"), "follows itself, by way of minutes, orders"),
+    "circle over a selection": (
+        lambda: replace(minutes, source=Table(Selected("some", hours, ("country",)), what="current")),
+        "follows itself, by way of hours, minutes, orders",
+    ),
 }
 
 

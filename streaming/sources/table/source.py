@@ -92,6 +92,13 @@ class Table(OffsetSource):
                 f"Follow what that stream follows: {self.of.source!r}.",
                 value=self.of.name,
             )
+        if not self.takes_back and getattr(self.of, "signed", False):
+            raise DeclarationError(
+                f"Table({self.of.name!r}) would follow rows that {self.of.kind_name} {self.of.name!r} takes back",
+                "write Table(..., what='current').",
+                operator=self.of.name,
+                value=self.what,
+            )
         if isinstance(self.of, str):
             if not self.of.strip() or self.side:
                 raise DeclarationError(

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from streaming import (
     BoundedOutOfOrderness,
     Files,
+    Joined,
     Json,
     Lake,
     Pipeline,
     Rule,
-    Selected,
     Stream,
     Tumbling,
     Windowed,
@@ -254,9 +254,9 @@ def test_a_view_that_leaves_late_rows_out_or_counts_them_at_once_is_refused(late
 
 
 def test_whoever_takes_each_row_for_one_that_stands_is_refused() -> None:
-    chosen = Selected("chosen", ORDERS, select={"order_id": "order_id"})
+    met = Joined("met", ORDERS, ORDERS, on=("order_id",), between=("0 seconds", "1 hour"), kind="left")
     with pytest.raises(DeclarationError, match="rows are taken back"):
-        Pipeline(ORDERS, (chosen,))
+        Pipeline(ORDERS, (met,))
 
 
 def test_a_stream_with_a_key_stands_beside_one_without(spark: SparkSession, lake: Lake) -> None:

@@ -93,7 +93,7 @@ class HistorySteps:
         if at.is_behind(after):
             rows = self._commit(own, report.changes, at, after)
         left = state.left_by(report.buckets)
-        replaced = [(file.path, file.size) for file in state.files if file not in left]
+        replaced = [file.path for file in state.files if file not in left]
         kept = self._commit(stored, report.standing, before, after, {BUCKETS: state.buckets.count}, replaced)
         self._cleaner.after_step(stored.table_uri, now())
         size = sum(file.size for file in left) + sum(file.size for file in report.standing)

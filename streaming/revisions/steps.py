@@ -139,7 +139,7 @@ class Revising:
             says=self._stream.revised_by,
             numbers={**self._numbers(batch), BUCKETS: state.buckets.count},
             fence=lambda table: _fence(table, self._stream, batch.number),
-            replaces=[(file.path, file.size) for file in state.files if file not in left],
+            replaces=[file.path for file in state.files if file not in left],
         )
 
     def _folded(self, batch: Batch, state: StateTable) -> RevisionReport:

@@ -25,6 +25,7 @@ from streaming.tables import nullable
 from streaming.views.functions import ERROR, errors_of
 from streaming.views.partial_results import PartialColumns, partial_columns
 from streaming.views.results import (
+    aggregate,
     are_signed,
     counted_by,
     counted_rows,
@@ -190,6 +191,9 @@ class ViewComputation(Computation[Windowed]):
 
     def group(self, pairs: DataFrame, extra: Mapping[str, Column] | None = None) -> DataFrame:
         return group(pairs, self.operator, extra=extra)
+
+    def results(self, pairs: DataFrame) -> DataFrame:
+        return aggregate(pairs, self.operator)
 
     def finish(self, groups: DataFrame, *extra: str) -> DataFrame:
         return finish(groups, self.operator, *extra)

@@ -293,12 +293,18 @@ def all_rows(view: Windowed, pairs: DataFrame | None = None) -> Column:
 
     With signs and identities where rows take back others, which of a stream that follows none its `pairs` tell.
     """
-    origin, signed = F.col(ORIGIN), list[Column]()
-    if view.of.takes_back:
-        signed = [origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY)]
-    elif pairs is not None and can_retract(pairs):
-        signed = [sign_of_row(pairs).alias(SIGN), F.to_json(identity_of_row(pairs)).alias(_IDENTITY)]
+    signed = (column.alias(name) for name, column in _signs(view, pairs).items())
     return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
+
+
+def _signs(view: Windowed, pairs: DataFrame | None) -> dict[str, Column]:
+    """The sign and the identity of a row, where rows take back others."""
+    origin = F.col(ORIGIN)
+    if view.of.takes_back:
+        return {SIGN: origin["change"], _IDENTITY: origin["identity"]}
+    if pairs is not None and can_retract(pairs):
+        return {SIGN: sign_of_row(pairs), _IDENTITY: F.to_json(identity_of_row(pairs))}
+    return {}
 
 
 def are_signed(groups: DataFrame) -> bool:
@@ -353,7 +359,12 @@ def retract_others(results: DataFrame, groups: DataFrame, of: OverWindows, *extr
 
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
     """Results of the pairs `of`: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
-    return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+    if extra or view.window.merging or view.function is not None or not (keeps_rows(view) or can_retract(of)):
+        return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+    # A list of the rows of a window would be in memory as a whole.
+    rows = _counted(of.withColumns(_signs(view, of)), view, *per).where("_copy = 1")
+    values = [aggregate.column().alias(name) for name, aggregate in view.aggregates.items()]
+    return finish(kind_of(view).group(rows, (*view.by, *per), values), view, *per)
 
 
 def as_batch(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
@@ -374,7 +385,12 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
     rows = groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
         *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
     )
-    if signed:
+    return _counted(rows, view, *extra)
+
+
+def _counted(rows: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """Pairs with `_position` and `_copy`, as `members` has them, where one has a sign of those that stand."""
+    if SIGN in rows.columns:
         rows = _standing(rows, [*view.by, WINDOW, *extra])
     window = SortedBy.partitionBy(*view.by, WINDOW, *extra)
     copy = F.lit(1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -233,34 +234,47 @@ class WriteRevisions:
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _Writing(self).reported(batches)
+
+
+class BucketWriter(ABC):
+    """The files of one task, which folds revisions bucket by bucket onto what is `stored` of their keys."""
+
+    def __init__(self, stored: StoredState, files: TaskFiles) -> None:
+        self.stored = stored
+        self.files = files
+        self.report = RevisionReport()
+
+    def reported(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        """The report on the rows of a partition, once all files are written."""
         rows = [batch for batch in batches if batch.num_rows]
-        report = _Writing(self).report(pa.Table.from_batches(rows).combine_chunks()) if rows else RevisionReport()
-        yield pa.RecordBatch.from_pydict({REPORT: [report.to_json()]})
+        if rows:
+            self._write(pa.Table.from_batches(rows).combine_chunks())
+        report = self.report + RevisionReport(changes=tuple(self.files.close()))
+        return pa.RecordBatch.from_pydict({REPORT: [report.to_json()]})
 
-
-class _Writing:
-    """The files of one task."""
-
-    def __init__(self, of: WriteRevisions) -> None:
-        self._of = of
-        self._changes = TaskFiles(of.uri, of.changes, (of.event_time, BATCH), (of.event_time,))
-        self._report = RevisionReport()
-
-    def report(self, rows: pa.Table) -> RevisionReport:
-        """The report, once all files are written."""
-        stored = self._of.standing
+    def _write(self, rows: pa.Table) -> None:
         is_ignored = pc.fill_null(pc.invert(rows[CONCERNS]), False)
-        self._report += RevisionReport(counts=Counts(ignored=pc.sum(is_ignored).as_py() or 0))
+        self.report += RevisionReport(counts=Counts(ignored=pc.sum(is_ignored).as_py() or 0))
         rows = rows.filter(pc.invert(is_ignored))
-        buckets = stored.buckets.of(rows[HASH].to_numpy())
+        buckets = self.stored.buckets.of(rows[HASH].to_numpy())
         for bucket in dict.fromkeys(buckets.tolist()):
             of_bucket = rows.filter(pa.array(buckets == bucket))
             came = of_bucket.filter(pc.is_valid(of_bucket[BATCH])).combine_chunks()
-            if len(came) or bucket in stored.visited:
-                self._bucket(bucket, came)
-        return self._report + RevisionReport(changes=tuple(self._changes.close()))
+            if len(came) or bucket in self.stored.visited:
+                self.fold_bucket(bucket, came)
 
-    def _bucket(self, number: int, came: pa.Table) -> None:
+    @abstractmethod
+    def fold_bucket(self, number: int, came: pa.Table) -> None:
+        """Fold the revisions of one bucket, none where it is only visited, and add to the report what is written."""
+
+
+class _Writing(BucketWriter):
+    def __init__(self, of: WriteRevisions) -> None:
+        super().__init__(of.standing, TaskFiles(of.uri, of.changes, (of.event_time, BATCH), (of.event_time,)))
+        self._of = of
+
+    def fold_bucket(self, number: int, came: pa.Table) -> None:
         of, bucket = self._of, self._of.standing.opened(number)
         before = bucket.rows
         keys = list(zip(*(python_values(came[name]) for name in of.key), strict=True))
@@ -271,10 +285,10 @@ class _Writing:
             revised, counts = revise(keys, sequences, deletes, standing, retracted=retracted)
         else:
             revised, counts = revise(keys, sequences, deletes, standing, self._same(came, before), retracted)
-            self._report += RevisionReport(stood=len(before) - before[ADDED].null_count)
+            self.report += RevisionReport(stood=len(before) - before[ADDED].null_count)
         missing = self._missing(before, standing)
         counts += Counts(missing=len(missing), taken_back=len(missing))
-        self._report += RevisionReport(counts=counts)
+        self.report += RevisionReport(counts=counts)
         if not revised.accepted and not missing and number not in of.standing.visited:
             return
         newest = came.take(pa.array(revised.newest, pa.int64()))
@@ -291,9 +305,9 @@ class _Writing:
         if missing:
             self._put(gone, self._causes(len(missing)), -1)
         schema = of.standing.schema
-        stored = pa.table(self._stored(newest, schema), schema=schema)
-        files = written_bucket(of.standing, number, bucket, stored, self._gone(gone, schema))
-        self._report += RevisionReport(standing=files, buckets=(number,))
+        stored = as_stored(newest, schema, (HASH, SEQUENCE, *of.key))
+        files = written_bucket(of.standing, number, bucket.untouched(), stored, self._gone(gone, schema))
+        self.report += RevisionReport(standing=files, buckets=(number,))
 
     def _same(self, came: pa.Table, before: pa.Table) -> Callable[[int, int], bool]:
         """Tells by their places whether a row that came has the values of one that stands."""
@@ -367,30 +381,30 @@ class _Writing:
             for each in of.changes
         ]
         for batch in pa.table(columns, schema=of.changes).combine_chunks().to_batches():
-            self._changes.write(batch)
+            self.files.write(batch)
 
-    def _stored(self, newest: pa.Table, schema: pa.Schema) -> list[pa.Array | pa.ChunkedArray]:
-        """The columns of what is stored; of a key that is gone nothing but its sequence."""
-        gone = pc.fill_null(newest[DELETES], False)
-        columns = []
-        for each in schema:
-            if each.name == DUE:
-                columns.append(pa.nulls(len(newest), each.type))
-            elif each.name in (HASH, SEQUENCE, *self._of.key):
-                columns.append(as_type(newest[each.name], each.type))
-            else:
-                values = as_type(newest[each.name], each.type)
-                columns.append(pc.if_else(gone, pa.scalar(None, each.type), values))
-        return columns
+
+def as_stored(revisions: pa.Table, schema: pa.Schema, told_of_all: Collection[str]) -> pa.Table:
+    """The revisions as they are stored; of one that says that its key is gone nothing but what is `told_of_all`."""
+    gone = pc.fill_null(revisions[DELETES], False)
+    columns = []
+    for each in schema:
+        if each.name == DUE:
+            columns.append(pa.nulls(len(revisions), each.type))
+            continue
+        values = as_type(revisions[each.name], each.type)
+        columns.append(values if each.name in told_of_all else pc.if_else(gone, pa.scalar(None, each.type), values))
+    return pa.table(columns, schema=schema)
 
 
 _FIELDS = ("path", "size", "rows", "day", "statistics")
 
 
-def written_bucket(stored: StoredState, number: int, bucket: OpenBucket, *newest: pa.Table) -> tuple[TaskFile, ...]:
-    """The file of a bucket with those of its rows that nobody has taken, and the `newest`; none for no rows."""
+def written_bucket(
+    stored: StoredState, number: int, untouched: pa.RecordBatch | None, *newest: pa.Table
+) -> tuple[TaskFile, ...]:
+    """The file of a bucket with the rows that are `untouched`, and the `newest`; none for no rows."""
     file = BucketFile(number, stored.uri, stored.schema)
-    untouched = bucket.untouched()
     if untouched is not None:
         file.add_rows(untouched)
     for batch in (batch for rows in newest for batch in rows.combine_chunks().to_batches()):

@@ -20,14 +20,34 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import Retrying, retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import CLOCK, COPY, DAY, REASON, RETRACTED, REVISION, SIGN, FencedError, date_literal, literal
+from streaming.base import (
+    CLOCK,
+    COPY,
+    DAY,
+    REASON,
+    RETRACTED,
+    REVISION,
+    SIGN,
+    FencedError,
+    RewrittenError,
+    date_literal,
+    literal,
+)
 from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators import Finding, Law, about_table, comparable, declaration_properties
-from streaming.tables import contents_on, delta, newest_commits, rows_on
+from streaming.tables import (
+    WriteOthers,
+    arrow_schema_of,
+    contents_on,
+    delta,
+    groups_on,
+    newest_commits,
+    rows_on,
+)
 
 _IN_MEMORY = 100_000
 """Results that are told without Spark at once."""
@@ -284,6 +304,7 @@ class Publishing:
             raise _overtaken(self.operator)
         return _with(delta.read(spark, self._current, table.version()), columns)
 
+    @retry(retry=retry_if_exception_type(RewrittenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True)
     def _fold(self, spark: SparkSession, changes: DeltaTable | None) -> bool:
         """Bring the results up to the newest revision of the changes, if there are such; tells if any has changed."""
         if changes is None:
@@ -335,17 +356,8 @@ class Publishing:
         is_same = {field.name for field in current.schema().fields} == {*wanted.names}
         if self.operator.result_key and is_same and not begins_anew and _rows_after(changes, at) <= _IN_MEMORY:
             told = delta.contents(changes, [(REVISION, ">", at)])
-            of_days = {*told[DAY].to_pylist()}
-            if rows_on(current, of_days) <= _IN_MEMORY and None not in of_days:
-                rows = self._standing(told, contents_on(current, of_days, wanted.names))
-                return delta.stage_rows(
-                    self._current,
-                    rows,
-                    wanted,
-                    table=current,
-                    statistics=(REVISION,),
-                    replaces=delta.are_of(of_days),
-                )
+            if not told[DAY].null_count:
+                return self._exchanged(spark, told, current, wanted)
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
         held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))
         days = {row[DAY] for row in signed.select(DAY).distinct().collect()}
@@ -358,15 +370,28 @@ class Publishing:
         replaces = () if everything else delta.are_of(days)
         return delta.stage(rows, self._current, statistics=(REVISION,), replaces=replaces)
 
-    def _standing(self, told: pa.Table, held: pa.Table) -> pa.Table:
-        """The results of some days after changes that have the same key as they."""
-        key = self.operator.result_key
+    def _exchanged(self, spark: SparkSession, told: pa.Table, current: DeltaTable, wanted: StructType) -> delta.Staged:
+        """The results that changes with the same key add, and others that share a file with one they take back."""
+        key = [*self.operator.result_key]
         told = told.sort_by([(REVISION, "ascending"), (SIGN, "ascending")])
         newest = {of_key: place for place, of_key in enumerate(rows_as_texts(told, key))}
-        stands = [place for place in newest.values() if told[SIGN][place].as_py() > 0]
-        kept = pa.array([of_key not in newest for of_key in rows_as_texts(held, key)], pa.bool_())
-        added = told.select(held.column_names).take(pa.array(stands, pa.int64()))
-        return pa.concat_tables([held.filter(kept), added])
+        signs = told[SIGN].to_pylist()
+        stands = pa.array([place for place in newest.values() if signs[place] > 0], pa.int64())
+        stored = pa.schema([field for field in arrow_schema_of(current) if field.name != DAY])
+        taken_back = told.filter(pc.less(told[SIGN], 0))
+        outdated = taken_back.select(key).cast(pa.schema([stored.field(name) for name in key]))
+        groups = groups_on(current, {*taken_back[DAY].to_pylist()})
+        task = WriteOthers(self._current, stored, (REVISION,), outdated, groups)
+        added = delta.stage_rows(
+            self._current,
+            told.select(wanted.names).take(stands),
+            wanted,
+            table=current,
+            statistics=(REVISION,),
+        )
+        # A job of Spark costs more than to read few rows.
+        replaced = task.run() if sum(group.rows for group in groups) <= _IN_MEMORY else task.run_by(spark)
+        return added.replacing(replaced.files, replaced.paths)
 
     def _folded_schema(self, changes: DeltaTable) -> StructType:
         """The columns of the table of results, as far as an open table of changes has them, and of the same types."""

@@ -210,7 +210,7 @@ class KeyedSteps:
     ) -> tuple[int, int]:
         """Put what was folded of the state in the place of what it was; returns the keys and bytes there are."""
         left = state.left_by(folded.buckets)
-        replaced = [(file.path, file.size) for file in state.files if file not in left]
+        replaced = [file.path for file in state.files if file not in left]
         due = min([folded.due, *(file.due for file in left)])
         numbers = {_FIRST_DUE: due, BUCKETS: state.buckets.count, SOURCE: source_number(self._keyed)}
         rows = delta.commit_files(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -274,34 +275,47 @@ class WriteRevisions:
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _Writing(self).reported(batches)
+
+
+class BucketWriter(ABC):
+    """The files of one task, which folds revisions bucket by bucket onto what is `stored` of their keys."""
+
+    def __init__(self, stored: StoredState, files: TaskFiles) -> None:
+        self.stored = stored
+        self.files = files
+        self.report = RevisionReport()
+
+    def reported(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        """The report on the rows of a partition, once all files are written."""
         rows = [batch for batch in batches if batch.num_rows]
-        report = _Writing(self).report(pa.Table.from_batches(rows).combine_chunks()) if rows else RevisionReport()
-        yield pa.RecordBatch.from_pydict({REPORT: [report.to_json()]})
+        if rows:
+            self._write(pa.Table.from_batches(rows).combine_chunks())
+        report = self.report + RevisionReport(changes=tuple(self.files.close()))
+        return pa.RecordBatch.from_pydict({REPORT: [report.to_json()]})
 
-
-class _Writing:
-    """The files of one task."""
-
-    def __init__(self, of: WriteRevisions) -> None:
-        self._of = of
-        self._changes = TaskFiles(of.uri, of.changes, (of.event_time, BATCH), (of.event_time,))
-        self._report = RevisionReport()
-
-    def report(self, rows: pa.Table) -> RevisionReport:
-        """The report, once all files are written."""
-        stored = self._of.standing
+    def _write(self, rows: pa.Table) -> None:
         is_ignored = pc.fill_null(pc.invert(rows[CONCERNS]), False)
-        self._report += RevisionReport(counts=Counts(ignored=pc.sum(is_ignored).as_py() or 0))
+        self.report += RevisionReport(counts=Counts(ignored=pc.sum(is_ignored).as_py() or 0))
         rows = rows.filter(pc.invert(is_ignored))
-        buckets = stored.buckets.of(rows[HASH].to_numpy())
+        buckets = self.stored.buckets.of(rows[HASH].to_numpy())
         for bucket in dict.fromkeys(buckets.tolist()):
             of_bucket = rows.filter(pa.array(buckets == bucket))
             came = of_bucket.filter(pc.is_valid(of_bucket[BATCH])).combine_chunks()
-            if len(came) or bucket in stored.visited:
-                self._bucket(bucket, came)
-        return self._report + RevisionReport(changes=tuple(self._changes.close()))
+            if len(came) or bucket in self.stored.visited:
+                self.fold_bucket(bucket, came)
 
-    def _bucket(self, number: int, came: pa.Table) -> None:
+    @abstractmethod
+    def fold_bucket(self, number: int, came: pa.Table) -> None:
+        """Fold the revisions of one bucket, none where it is only visited, and add to the report what is written."""
+
+
+class _Writing(BucketWriter):
+    def __init__(self, of: WriteRevisions) -> None:
+        super().__init__(of.standing, TaskFiles(of.uri, of.changes, (of.event_time, BATCH), (of.event_time,)))
+        self._of = of
+
+    def fold_bucket(self, number: int, came: pa.Table) -> None:
         of, bucket = self._of, self._of.standing.opened(number)
         before = bucket.rows
         keys = list(zip(*(python_values(came[name]) for name in of.key), strict=True))
@@ -315,10 +329,10 @@ class _Writing:
             )
         else:
             revised, counts = revise(keys, sequences, deletes, standing, self._same(came, before), retracted)
-            self._report += RevisionReport(stood=len(before) - before[ADDED].null_count)
+            self.report += RevisionReport(stood=len(before) - before[ADDED].null_count)
         missing = self._missing(before, standing)
         counts += Counts(missing=len(missing), taken_back=len(missing))
-        self._report += RevisionReport(counts=counts)
+        self.report += RevisionReport(counts=counts)
         self._put_forgotten(came.take(pa.array(revised.forgotten, pa.int64())))
         if not revised.accepted and not missing and number not in of.standing.visited:
             return
@@ -336,9 +350,9 @@ class _Writing:
         if missing:
             self._put(gone, self._causes(len(missing)), -1)
         schema = of.standing.schema
-        stored = self._remembered(pa.table(self._stored(newest, schema), schema=schema))
-        files = written_bucket(of.standing, number, bucket, stored, self._gone(gone, schema))
-        self._report += RevisionReport(standing=files, buckets=(number,))
+        stored = self._remembered(as_stored(newest, schema, (HASH, SEQUENCE, *of.key), self._due_of(newest)))
+        files = written_bucket(of.standing, number, bucket.untouched(), stored, self._gone(gone, schema))
+        self.report += RevisionReport(standing=files, buckets=(number,))
 
     def _is_forgotten(self, came: pa.Table) -> list[bool]:
         """True for rows whose time is not after the latest delete that is forgotten, by their places."""
@@ -365,7 +379,7 @@ class _Writing:
             if time is not None and time < forgetting.clock and place not in replaced
         ]
         until = latest_of(*(due[place] - forgetting.after for place in places))
-        self._report += RevisionReport(forgotten_until=until)
+        self.report += RevisionReport(forgotten_until=until)
         return places
 
     def _remembered(self, stored: pa.Table) -> pa.Table:
@@ -377,7 +391,7 @@ class _Writing:
         gone = pc.fill_null(pc.less(due, forgetting.clock), False)
         last = pc.max(due.filter(gone)).as_py()
         if last is not None:
-            self._report += RevisionReport(forgotten_until=last - forgetting.after)
+            self.report += RevisionReport(forgotten_until=last - forgetting.after)
         return stored.filter(pc.invert(gone))
 
     def _put_forgotten(self, rows: pa.Table) -> None:
@@ -396,7 +410,7 @@ class _Writing:
             ORIGIN: _signed(rows[ORIGIN], self._of.changes.field(ORIGIN).type, none, rows[ADDED]),
             _REJECTED: pa.array([[reason]] * len(rows), pa.list_(pa.string())),
         }
-        self._write(told, len(rows))
+        self._write_changes(told, len(rows))
 
     def _same(self, came: pa.Table, before: pa.Table) -> Callable[[int, int], bool]:
         """Tells by their places whether a row that came has the values of one that stands."""
@@ -465,9 +479,9 @@ class _Writing:
             ORIGIN: _signed(causes[ORIGIN], of.changes.field(ORIGIN).type, _signs(sign, number), rows[ADDED]),
             DAY: days_of(rows[of.event_time].cast(_INSTANT).cast(pa.int64()).to_numpy()),
         }
-        self._write(told, number)
+        self._write_changes(told, number)
 
-    def _write(self, told: Mapping[str, Any], number: int) -> None:
+    def _write_changes(self, told: Mapping[str, Any], number: int) -> None:
         """Write so many rows of the changes; columns of which nothing is told are null."""
         of = self._of
         columns = [
@@ -475,39 +489,45 @@ class _Writing:
             for each in of.changes
         ]
         for batch in pa.table(columns, schema=of.changes).combine_chunks().to_batches():
-            self._changes.write(batch)
+            self.files.write(batch)
 
-    def _stored(self, newest: pa.Table, schema: pa.Schema) -> list[pa.Array | pa.ChunkedArray]:
-        """The columns of what is stored; of a key that is gone nothing but its sequence."""
-        gone = pc.fill_null(newest[DELETES], False)
-        columns = []
-        for each in schema:
-            if each.name == DUE:
-                columns.append(self._due_of(newest, gone).cast(each.type))
-            elif each.name in (HASH, SEQUENCE, *self._of.key):
-                columns.append(as_type(newest[each.name], each.type))
-            else:
-                values = as_type(newest[each.name], each.type)
-                columns.append(pc.if_else(gone, pa.scalar(None, each.type), values))
-        return columns
-
-    def _due_of(self, newest: pa.Table, gone: pa.Array) -> pa.Array:
+    def _due_of(self, newest: pa.Table) -> pa.Array | None:
         """The instant after which each delete is forgotten: its time, and what it is remembered for; null of others."""
         forgetting = self._of.forgetting
         if forgetting is None:
-            return pa.nulls(len(newest), pa.int64())
+            return None
         stamps = newest[STAMP].cast(_INSTANT).cast(pa.int64())
         times = pc.max_element_wise(pa.array(self._times(newest), pa.int64()), stamps)
+        gone = pc.fill_null(newest[DELETES], False)
         return pc.if_else(gone, pc.add(times, forgetting.after), pa.scalar(None, pa.int64()))
+
+
+def as_stored(
+    revisions: pa.Table, schema: pa.Schema, told_of_all: Collection[str], due: pa.Array | None = None
+) -> pa.Table:
+    """The revisions as they are stored; of one that says that its key is gone nothing but what is `told_of_all`.
+
+    `due` are instants in microseconds since the epoch after which they are visited again, None for none.
+    """
+    gone = pc.fill_null(revisions[DELETES], False)
+    columns = []
+    for each in schema:
+        if each.name == DUE:
+            columns.append(pa.nulls(len(revisions), each.type) if due is None else due.cast(each.type))
+            continue
+        values = as_type(revisions[each.name], each.type)
+        columns.append(values if each.name in told_of_all else pc.if_else(gone, pa.scalar(None, each.type), values))
+    return pa.table(columns, schema=schema)
 
 
 _FIELDS = ("path", "size", "rows", "day", "statistics")
 
 
-def written_bucket(stored: StoredState, number: int, bucket: OpenBucket, *newest: pa.Table) -> tuple[TaskFile, ...]:
-    """The file of a bucket with those of its rows that nobody has taken, and the `newest`; none for no rows."""
+def written_bucket(
+    stored: StoredState, number: int, untouched: pa.RecordBatch | None, *newest: pa.Table
+) -> tuple[TaskFile, ...]:
+    """The file of a bucket with the rows that are `untouched`, and the `newest`; none for no rows."""
     file = BucketFile(number, stored.uri, stored.schema)
-    untouched = bucket.untouched()
     if untouched is not None:
         file.add_rows(untouched)
     for batch in (batch for rows in newest for batch in rows.combine_chunks().to_batches()):

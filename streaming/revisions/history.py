@@ -14,7 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, REASON, SIGN, DeclarationError
 from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
@@ -52,6 +61,7 @@ from streaming.revisions.steps import (
     identity_of_revision,
     is_gone,
     sequence_of,
+    stored_schema,
 )
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
@@ -104,7 +114,7 @@ class HistorySteps:
         if at.is_behind(after):
             rows = self._commit(own, report.changes, at, after)
         left = state.left_by(report.buckets)
-        replaced = [(file.path, file.size) for file in state.files if file not in left]
+        replaced = [file.path for file in state.files if file not in left]
         kept = self._commit(stored, report.standing, before, after, {BUCKETS: state.buckets.count}, replaced)
         self._cleaner.after_step(stored.table_uri, now())
         size = sum(file.size for file in left) + sum(file.size for file in report.standing)
@@ -166,11 +176,11 @@ class HistorySteps:
         # The intervals that a revision takes back are of any day, and each would be a file of its own.
         own = create_table(self._lake, history, "", self._schema, partition_by=())
         state = create_table(self._lake, history, STATE, stored, (HASH, DUE))
-        if not self._is_wide:
-            delta.widen(own, self._schema)
-            delta.widen(state, stored)
-            self._is_wide = True
-        return delta.opened(own), delta.opened(state)
+        if self._is_wide:
+            return delta.opened(own), delta.opened(state)
+        tables = delta.widened(own, self._schema), delta.widened(state, stored)
+        self._is_wide = True
+        return tables
 
     @cached_property
     def _log(self) -> StructType:
@@ -194,20 +204,15 @@ class HistorySteps:
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        """The columns of its state. Those of which a step asks for bounds come first."""
-        stream = self._history.of
-        sequence = self._spark.createDataFrame([], self._log).select(sequence_of(stream)).schema[0].dataType
-        own = [self._log[name] for name in (*stream.key, *(name for name in stream.columns if name not in stream.key))]
-        told = (
-            StructType(own)
-            .add(SINCE, "timestamp")
-            .add(SEQUENCE, sequence)
-            .add(ADDED, "string")
-            .add(GONE, "boolean")
-            .add(RETRACTED_TIMES, "integer")
+        """The columns of its state."""
+        return stored_schema(
+            self._spark,
+            self._history.of,
+            (SINCE, TimestampType()),
+            (ADDED, StringType()),
+            (GONE, BooleanType()),
+            (RETRACTED_TIMES, IntegerType()),
         )
-        first = [pa.field(HASH, pa.int64()), pa.field(DUE, pa.timestamp("us", "UTC"))]
-        return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
 
 
 @runtime_of.register

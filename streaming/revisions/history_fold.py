@@ -26,14 +26,14 @@ from streaming.base import (
     python_values,
 )
 from streaming.declare import VALID_FROM, VALID_TO
-from streaming.keyed import DUE, HASH, StoredState
+from streaming.keyed import HASH, StoredState
 from streaming.revisions.fold import (
-    CONCERNS,
     DELETES,
-    REPORT,
     RETRACTED_TIMES,
     SEQUENCE,
+    BucketWriter,
     RevisionReport,
+    as_stored,
     written_bucket,
 )
 from streaming.tables import TaskFiles
@@ -41,6 +41,8 @@ from streaming.tables import TaskFiles
 SINCE, GONE, TOLD_AT = "_since", "_gone", "_told_at"
 """The time of a revision, whether it says that its key is gone, and the time of the extract that has told it."""
 _IN_ORDER, _CLOSED, _LATE = "first", "update", "correction"
+_FEW_FILES = 8
+"""The files that a bucket has at least before they become one: each step in which it has revisions adds one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,36 +188,21 @@ class WriteHistory:
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [batch for batch in batches if batch.num_rows]
-        report = _Writing(self).report(pa.Table.from_batches(rows).combine_chunks()) if rows else RevisionReport()
-        yield pa.RecordBatch.from_pydict({REPORT: [report.to_json()]})
+        yield _Writing(self).reported(batches)
 
 
-class _Writing:
-    """The files of one task."""
-
+class _Writing(BucketWriter):
     def __init__(self, of: WriteHistory) -> None:
+        super().__init__(of.stored, TaskFiles(of.uri, of.intervals, (BATCH,)))
         self._of = of
-        self._files = TaskFiles(of.uri, of.intervals, (BATCH,))
-        self._report = RevisionReport()
 
-    def report(self, rows: pa.Table) -> RevisionReport:
-        """The report, once all files are written."""
-        stored = self._of.stored
-        rows = rows.filter(pc.fill_null(rows[CONCERNS], True))
-        buckets = stored.buckets.of(rows[HASH].to_numpy())
-        for bucket in dict.fromkeys(buckets.tolist()):
-            of_bucket = rows.filter(pa.array(buckets == bucket))
-            came = of_bucket.filter(pc.is_valid(of_bucket[BATCH])).combine_chunks()
-            if len(came) or bucket in stored.visited:
-                self._bucket(bucket, came)
-        return self._report + RevisionReport(changes=tuple(self._files.close()))
-
-    def _bucket(self, number: int, came: pa.Table) -> None:
-        stored = self._of.stored
+    def fold_bucket(self, number: int, came: pa.Table) -> None:
+        stored = self.stored
         bucket = stored.opened(number)
         found = bucket.rows.take(pa.array(bucket.places(came[HASH].to_numpy())))
-        rows = pa.concat_tables([found, self._as_stored(came)]).combine_chunks()
+        came = came.append_column(GONE, pc.fill_null(came[DELETES], False))
+        told_of_all = (HASH, GONE, SEQUENCE, SINCE, RETRACTED_TIMES, ADDED, *self._of.key)
+        rows = pa.concat_tables([found, as_stored(came, stored.schema, told_of_all)]).combine_chunks()
         known = self._known(rows)
         told_at = came[TOLD_AT].cast(pa.int64()).to_pylist() if self._of.of_extracts else []
         accepted, signed = self._folded(rows, known, len(found), came[BATCH].to_pylist(), told_at)
@@ -224,8 +211,15 @@ class _Writing:
         self._put(rows, signed)
         times = pa.array([each.since for each in known], pa.int64()).cast(rows.schema.field(SINCE).type)
         rows = rows.set_column(rows.schema.get_field_index(SINCE), SINCE, times)
-        file = written_bucket(stored, number, bucket, rows.take(pa.array(accepted, pa.int64())))
-        self._report += RevisionReport(standing=file, buckets=(number,))
+        new = rows.take(pa.array(accepted, pa.int64()))
+        # Revisions stay as they are, so those that came are a file of their own. Not all buckets are put together in
+        # one step, which would take as long as many others.
+        most = _FEW_FILES + number % _FEW_FILES
+        if number in stored.visited or len(stored.files.get(number, ())) >= most:
+            file = written_bucket(stored, number, bucket.untouched(), new)
+            self.report += RevisionReport(standing=file, buckets=(number,))
+        else:
+            self.report += RevisionReport(standing=written_bucket(stored, number, None, new))
 
     def _folded(
         self, rows: pa.Table, known: list[Known], stored: int, batches: Sequence[int], told_at: Sequence[int]
@@ -296,22 +290,6 @@ class _Writing:
             is_same(value(values, one.place_of(name)), value(values, other.place_of(name))) for name, values in tracked
         )
 
-    def _as_stored(self, came: pa.Table) -> pa.Table:
-        """The revisions as they are stored; of one that says that its key is gone nothing but when."""
-        gone = pc.fill_null(came[DELETES], False)
-        columns = []
-        for each in self._of.stored.schema:
-            if each.name == DUE:
-                columns.append(pa.nulls(len(came), each.type))
-            elif each.name == GONE:
-                columns.append(gone)
-            elif each.name in (HASH, SEQUENCE, SINCE, RETRACTED_TIMES, ADDED, *self._of.key):
-                columns.append(as_type(came[each.name], each.type))
-            else:
-                values = as_type(came[each.name], each.type)
-                columns.append(pc.if_else(gone, pa.scalar(None, each.type), values))
-        return pa.table(columns, schema=self._of.stored.schema)
-
     def _put(self, rows: pa.Table, signed: Signed) -> None:
         if not signed.rows:
             return
@@ -333,7 +311,7 @@ class _Writing:
             for each in self._of.intervals
         ]
         for batch in pa.table(columns, schema=self._of.intervals).combine_chunks().to_batches():
-            self._files.write(batch)
+            self.files.write(batch)
 
 
 def _places(every: Sequence[Interval], column: str) -> pa.Array:

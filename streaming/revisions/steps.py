@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from streaming.base import (
     ADDED,
@@ -158,7 +158,7 @@ class Revising:
             says=self._stream.revised_by,
             numbers={**self._numbers(batch), BUCKETS: state.buckets.count, **_until(forgetting, report)},
             fence=lambda table: _fence(table, self._stream, batch.number),
-            replaces=[(file.path, file.size) for file in state.files if file not in left],
+            replaces=[file.path for file in state.files if file not in left],
         )
 
     def _forgetting(self, batch: Batch, standing: DeltaTable) -> Forgetting | None:
@@ -239,24 +239,17 @@ class Revising:
             about=TableAbout(bounded=(HASH, DUE)),
         )
         if not self._is_wide:
-            delta.widen(lake.log(stream), self._schema)
-            delta.widen(lake.standing(stream), stored)
+            changes, standing = (
+                delta.widened(lake.log(stream), self._schema),
+                delta.widened(lake.standing(stream), stored),
+            )
             self._is_wide = True
-            return delta.opened(lake.log(stream)), delta.opened(lake.standing(stream))
         return changes, standing
 
-    @property
+    @cached_property
     def _stored(self) -> pa.Schema:
-        """The columns of what stands. Those of which a step asks for bounds come first."""
-        if self._stored_columns is None:
-            self._stored_columns = _stored_columns(self._schema, self._stream, self._sequence_type())
-        return self._stored_columns
-
-    _stored_columns: pa.Schema | None = None
-
-    def _sequence_type(self) -> DataType:
-        revisions = self._spark.createDataFrame([], log_schema(self._spark, self._stream.revisions))
-        return revisions.select(sequence_of(self._stream)).schema[0].dataType
+        """The columns of what stands."""
+        return stored_schema(self._spark, self._stream, (ADDED, StringType()))
 
 
 def sequence_of(stream: Stream) -> Column:
@@ -265,9 +258,12 @@ def sequence_of(stream: Stream) -> Column:
     return F.col(BATCH).alias(SEQUENCE) if stream.snapshots else F.expr(f"({stream.sequence}\n)").alias(SEQUENCE)
 
 
-def _stored_columns(schema: StructType, stream: Stream, sequence: DataType) -> pa.Schema:
-    own = [schema[name] for name in (*stream.key, *(name for name in stream.columns if name not in stream.key))]
-    told = StructType(own).add(SEQUENCE, sequence).add(ADDED, "string")
+def stored_schema(spark: SparkSession, stream: Stream, *more: tuple[str, DataType]) -> pa.Schema:
+    """The columns of revisions as they are stored, with `more`. Those of which a step asks for bounds come first."""
+    log = log_schema(spark, stream.revisions)
+    sequence = StructField(SEQUENCE, spark.createDataFrame([], log).select(sequence_of(stream)).schema[0].dataType)
+    own = [log[name] for name in (*stream.key, *(name for name in stream.columns if name not in stream.key))]
+    told = StructType([*own, sequence, *(StructField(name, type_) for name, type_ in more)])
     first = [pa.field(HASH, pa.int64()), pa.field(DUE, pa.timestamp("us", "UTC"))]
     return pa.schema([*first, *to_arrow_schema(told, timezone="UTC")])
 

@@ -174,6 +174,12 @@ def widen(uri: str, schema: T.StructType) -> None:
         table.alter.add_columns(added)
 
 
+def widened(uri: str, schema: T.StructType) -> DeltaTable:
+    """The table at `uri`, opened once `widen` has given it the columns of `schema`."""
+    widen(uri, schema)
+    return opened(uri)
+
+
 def added_columns(table: DeltaTable, schema: T.StructType, uri: str) -> list[Field]:
     """The columns to add to the table at `uri`, so that it can take rows of `schema`; all are nullable, in order.
 
@@ -324,6 +330,8 @@ class Staged:
 
     `()` stands for all rows, and then the columns are replaced, too; None for no row, so that the staged are appended.
     """
+    _outdated: Sequence[str] = ()
+    """Files of the table, by their paths in it, that the staged ones replace."""
 
     @property
     def table(self) -> DeltaTable:
@@ -349,6 +357,15 @@ class Staged:
         """These rows and those of another one beside the same table, for one commit."""
         return replace(self, rows=self.rows + other.rows, _actions=[*self._actions, *other._actions])
 
+    def replacing(self, files: Sequence[TaskFile], outdated: Sequence[str]) -> Staged:
+        """These rows and those of `files`, which stand for the `outdated` files of the table, for one commit."""
+        return replace(
+            self,
+            rows=self.rows + sum(file.rows for file in files),
+            _actions=[*self._actions, *(file.action() for file in files)],
+            _outdated=outdated,
+        )
+
     def commit(
         self,
         says: Mapping[str, Any],
@@ -365,6 +382,7 @@ class Staged:
 
         Raises:
             LogError: a column has another type than in the table.
+            RewrittenError: one of the files to be replaced is not in the table any more.
             FencedError: the `fence` says so.
         """
         table, schema = self._table, self.schema
@@ -386,7 +404,7 @@ class Staged:
                 if txn is not None and is_written(table, txn):
                     return 0
                 table.create_write_transaction(
-                    list(self._actions),
+                    [*_removals(table, self._outdated), *self._actions],
                     mode="append" if self._replaces is None else "overwrite",
                     schema=_replaced_schema(table, schema) if replaces_all else table.schema(),
                     partition_by=partitions(table),
@@ -479,13 +497,13 @@ def commit_files(
     table: DeltaTable | None = None,
     mode: Literal["append", "overwrite"] = "append",
     schema: Schema | None = None,
-    replaces: Sequence[tuple[str, int]] = (),
+    replaces: Sequence[str] = (),
 ) -> int:
     """Commit the `files`, which tasks have written, to the table; returns how many rows they hold.
 
     `table` is the open one where somebody has it; it has the commit then.
-    `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files of the table, by path
-    and size, that the commit removes. For `says`, `numbers` and `fence` see `Staged.commit`.
+    `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files of the table, by
+    their paths in it, that the commit removes. For `says`, `numbers` and `fence` see `Staged.commit`.
 
     Raises:
         RewrittenError: one of the files to be replaced is not in the table any more.
@@ -498,9 +516,8 @@ def commit_files(
             if mark.is_in(table):
                 break
             fence(table)
-            _check_still_there(table, replaces)
             table.create_write_transaction(
-                [*(_remove_action(path, size) for path, size in replaces), *(file.action() for file in files)],
+                [*_removals(table, replaces), *(file.action() for file in files)],
                 mode=mode,
                 schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
@@ -511,20 +528,36 @@ def commit_files(
     return sum(file.rows for file in files)
 
 
-def _check_still_there(table: DeltaTable, files: Sequence[tuple[str, int]]) -> None:
-    """Refuse to replace `files`, by path and size, where one is not in the open table any more."""
-    there = set(table.get_add_actions()["path"].to_pylist()) if files else set()
-    gone = next((path for path, _ in files if path not in there), None)
+def _removals(table: DeltaTable, paths: Sequence[str]) -> list[RemoveAction]:
+    """The removal of files from an open table.
+
+    Raises:
+        RewrittenError: one of them is not there any more.
+    """
+    if not paths:
+        return []
+    listed, by = files_added(table), partitions(table)
+    sizes = dict(zip(listed["path"].to_pylist(), listed["size_bytes"].to_pylist(), strict=True))
+    gone = next((path for path in paths if path not in sizes), None)
     if gone is not None:
         raise RewrittenError(
             f"file {gone!r} of table {table.table_uri!r} was to be replaced and is not there any more: somebody else "
             "has rewritten the table meanwhile. Nothing was changed; the next attempt begins with what is there now."
         )
-
-
-def _remove_action(path: str, size: int) -> RemoveAction:
+    of_each = {name: dict(zip(sizes, listed[f"partition.{name}"].to_pylist(), strict=True)) for name in by}
     now = int(time.time() * 1000)
-    return RemoveAction(path=path, data_change=True, deletion_timestamp=now, size=size, partition_values={})
+    return [
+        RemoveAction(
+            path=path,
+            data_change=True,
+            deletion_timestamp=now,
+            size=sizes[path],
+            partition_values={
+                name: None if values[path] is None else str(values[path]) for name, values in of_each.items()
+            },
+        )
+        for path in paths
+    ]
 
 
 def note(

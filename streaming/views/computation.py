@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, STAMP, WINDOW, DeclarationError, by_kind, literal
+from streaming.base import AT, BATCH, DAY, ORIGIN, SIGN, STAMP, WINDOW, DeclarationError, by_kind, literal
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, valid
@@ -25,6 +25,7 @@ from streaming.tables import nullable
 from streaming.views.functions import ERROR, errors_of
 from streaming.views.partial_results import PartialColumns, partial_columns
 from streaming.views.results import (
+    aggregate,
     are_signed,
     counted_by,
     counted_rows,
@@ -205,6 +206,9 @@ class ViewComputation(Computation[Windowed]):
     def group(self, pairs: DataFrame, extra: Mapping[str, Column] | None = None) -> DataFrame:
         return group(pairs, self.operator, extra=extra)
 
+    def results(self, pairs: DataFrame) -> DataFrame:
+        return aggregate(pairs, self.operator)
+
     def finish(self, groups: DataFrame, *extra: str) -> DataFrame:
         return finish(groups, self.operator, *extra)
 
@@ -232,7 +236,8 @@ class ViewComputation(Computation[Windowed]):
         log, stream = logs[self.operator.of.name], self.operator.of
         shown = map(F.col, ("window_start", "window_end", STAMP, BATCH))
         rows = (F.col(f"`{name}`") for name in stream.columns)
-        return late_pairs(log, self.operator).select(*shown, *signs(stream, log)[:1], *rows)
+        sign = (column.alias(name) for name, column in signs(stream, log).items() if name == SIGN)
+        return late_pairs(log, self.operator).select(*shown, *sign, *rows)
 
     def failed(self, logs: Mapping[str, DataFrame], lake: Lake, at: Progress) -> DataFrame:
         """The rows that the view cannot compute, and the closed windows for which its function fails.

@@ -294,17 +294,18 @@ def all_rows(view: Windowed, pairs: DataFrame | None = None) -> Column:
 
     With signs and identities where rows take back others, which of a stream that follows none its `pairs` tell.
     """
-    rows = F.struct(*view.of.columns, EVENT_TIME, ORDER, *signs(view.of, pairs))
-    return F.collect_list(rows).alias(ROWS)
+    signed = (column.alias(name) for name, column in signs(view.of, pairs).items())
+    return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
 
 
-def signs(stream: Stream, rows: DataFrame | None) -> list[Column]:
+def signs(stream: Stream, pairs: DataFrame | None) -> dict[str, Column]:
     """The columns `_change`, -1 where a row takes another one back, and its identity; none where no row of it may."""
+    origin = F.col(ORIGIN)
     if stream.takes_back:
-        return [F.col(ORIGIN)["change"].alias(SIGN), F.col(ORIGIN)["identity"].alias(_IDENTITY)]
-    if rows is not None and can_retract(rows):
-        return [sign_of_row(rows).alias(SIGN), F.to_json(identity_of_row(rows)).alias(_IDENTITY)]
-    return []
+        return {SIGN: origin["change"], _IDENTITY: origin["identity"]}
+    if pairs is not None and can_retract(pairs):
+        return {SIGN: sign_of_row(pairs), _IDENTITY: F.to_json(identity_of_row(pairs))}
+    return {}
 
 
 def are_signed(groups: DataFrame) -> bool:
@@ -359,7 +360,12 @@ def retract_others(results: DataFrame, groups: DataFrame, of: OverWindows, *extr
 
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
     """Results of the pairs `of`: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
-    return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+    if extra or view.window.merging or view.function is not None or not (keeps_rows(view) or can_retract(of)):
+        return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+    # A list of the rows of a window would be in memory as a whole.
+    rows = _counted(of.withColumns(signs(view.of, of)), view, *per).where("_copy = 1")
+    values = [aggregate.column().alias(name) for name, aggregate in view.aggregates.items()]
+    return finish(kind_of(view).group(rows, (*view.by, *per), values), view, *per)
 
 
 def as_batch(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
@@ -375,8 +381,12 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
     `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
     """
-    rows = rows_in(groups, view, *extra)
-    if are_signed(groups):
+    return _counted(rows_in(groups, view, *extra), view, *extra)
+
+
+def _counted(rows: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """Pairs with `_position` and `_copy`, as `members` has them, where one has a sign of those that stand."""
+    if SIGN in rows.columns:
         rows = _standing(rows, [*view.by, WINDOW, *extra])
         if kind_of(view).merges:
             rows = _parted(rows, view, [*view.by, WINDOW, *extra])

@@ -15,33 +15,24 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream
+from streaming import History, Lake, Pipeline
 from streaming.audit.laws import audit
 from streaming.base import StreamingError
 from streaming.changes import Publishing
 from streaming.declare import CURRENT
 from streaming.operators.runtime import frame
 from streaming.tables import delta
+from tests.support.customers import CUSTOMERS
 from tests.support.instants import T0, at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import run
 from tests.support.seeds import draws
 
-STREAM = Stream(
-    name="customers",
-    source=Files("landing/customers"),
-    format=Json("id string, version bigint, at timestamp, segment string, city string, gone boolean"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="gone",
-)
-ALL = History("every", STREAM)
-SEGMENTS = History("segments", STREAM, track=("segment",))
-NEWEST = History("newest", STREAM, kind=1)
-NEWEST_SEGMENT = History("newest_segment", STREAM, kind=1, track=("segment",))
-PIPELINE = Pipeline(STREAM, (ALL, SEGMENTS, NEWEST, NEWEST_SEGMENT))
+ALL = History("every", CUSTOMERS)
+SEGMENTS = History("segments", CUSTOMERS, track=("segment",))
+NEWEST = History("newest", CUSTOMERS, kind=1)
+NEWEST_SEGMENT = History("newest_segment", CUSTOMERS, kind=1, track=("segment",))
+PIPELINE = Pipeline(CUSTOMERS, (ALL, SEGMENTS, NEWEST, NEWEST_SEGMENT))
 
 
 @dataclass(frozen=True)

@@ -282,7 +282,7 @@ def test_state_that_somebody_rewrote_in_the_midst_of_a_step_is_not_written_over(
     files.write(pa.record_batch({"n": [1]}))
     [first] = files.close()
     delta.commit_files(uri, [first], says={}, numbers={}, fence=lambda table: None)
-    replaced = [(first.path, first.size)]
+    replaced = [first.path]
     delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, replaces=replaced)
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 0
     with pytest.raises(RewrittenError, match=r"was to be replaced and is not there any more") as failure:

@@ -9,24 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream
+from streaming import History, Lake, Pipeline
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, StreamingError
 from streaming.operations.retract import RowChoice, retract
 from streaming.operators.runtime import frame
+from tests.support.customers import CUSTOMERS
 from tests.support.instants import NOW, at
 from tests.support.runs import run
 
-CUSTOMERS = Stream(
-    name="customers",
-    source=Files("landing/customers"),
-    format=Json("id string, version bigint, at timestamp, segment string, city string, op string"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="op = 'd'",
-)
 HISTORY = History("customer_history", CUSTOMERS)
 BY_SEGMENT = History("segments", CUSTOMERS, track=("segment",))
 NEWEST = History("customers_now", CUSTOMERS, kind=1)
@@ -38,11 +29,12 @@ def customer(
     seconds: float | None,
     segment: str | None = None,
     city: str | None = None,
-    op: str = "u",
     id: str = "a",
+    *,
+    gone: bool = False,
 ) -> dict[str, Any]:
     time = None if seconds is None else at(seconds).isoformat()
-    return {"id": id, "version": version, "at": time, "segment": segment, "city": city, "op": op}
+    return {"id": id, "version": version, "at": time, "segment": segment, "city": city, "gone": gone}
 
 
 def intervals(spark: SparkSession, lake: Lake, history: History = HISTORY, id: str = "a") -> list[tuple[Any, ...]]:
@@ -96,7 +88,7 @@ def test_nothing_is_valid_between_a_delete_and_the_row_that_comes_again(spark: S
     00:40  v2 deleted             x
     01:00  v3 new again                  |------->
     """
-    run(spark, lake, PIPELINE, [customer(1, 10, "new", "Bonn"), customer(2, 40, op="d")])
+    run(spark, lake, PIPELINE, [customer(1, 10, "new", "Bonn"), customer(2, 40, gone=True)])
     assert intervals(spark, lake) == intervals(spark, lake, BY_SEGMENT) == [(10, 40, "new", "Bonn")]
     assert intervals(spark, lake, NEWEST) == []
     run(spark, lake, PIPELINE, [customer(3, 60, "new", "Bonn")])
@@ -108,7 +100,7 @@ def test_nothing_is_valid_between_a_delete_and_the_row_that_comes_again(spark: S
 @pytest.mark.long
 def test_a_delete_without_a_time_is_of_the_time_at_which_it_came(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [customer(1, 10, "new", "Bonn")])
-    run(spark, lake, PIPELINE, [customer(2, None, op="d")])
+    run(spark, lake, PIPELINE, [customer(2, None, gone=True)])
     ((begins, ends, *_),) = intervals(spark, lake)
     assert begins == 10 and ends > 10
     assert broken(spark, lake) == []

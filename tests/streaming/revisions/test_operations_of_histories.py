@@ -32,6 +32,7 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.catalogs.entries import lake_entries
+from streaming.declare import STATE
 from streaming.operations.doctor import examine
 from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.rows import Person
@@ -42,20 +43,12 @@ from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import frame, runtime_of
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
+from streaming.tables import delta
+from tests.support.customers import CUSTOMERS
 from tests.support.instants import NOW, at, ms
 from tests.support.runs import read_current, run
 from tidemark.testing import correct, land
 
-CUSTOMERS = Stream(
-    name="customers",
-    source=Files("landing/customers"),
-    format=Json("id string, version bigint, at timestamp, segment string, gone boolean"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="gone",
-)
 HISTORY = History("customer_history", CUSTOMERS, track=("segment",))
 PIPELINE = Pipeline(CUSTOMERS, (HISTORY,))
 
@@ -247,3 +240,26 @@ def test_a_value_that_was_not_sent_is_that_of_the_revision_before_also_where_tha
         last,
     ]
     assert broken(spark, lake, pipeline) == []
+
+
+def state_files(lake: Lake) -> set[str]:
+    return {*map(str, delta.opened(lake.table(HISTORY, STATE)).get_add_actions()["path"].to_pylist())}
+
+
+def test_revisions_that_came_leave_the_files_of_those_before_as_they_are(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [customer("a", 1, 10, "new")])
+    before = state_files(lake)
+    run(spark, lake, PIPELINE, [customer("a", 2, 30, "gold")])
+    assert before < state_files(lake)
+    assert intervals(spark, lake) == [("a", 10, 30, "new"), ("a", 30, None, "gold")]
+
+
+@pytest.mark.long
+def test_many_files_of_revisions_become_one(spark: SparkSession, lake: Lake) -> None:
+    counts = []
+    for number in range(20):
+        run(spark, lake, PIPELINE, [customer("a", number, 10 * number, f"s{number}")])
+        counts.append(len(state_files(lake)))
+    assert counts[:2] == [1, 2] and max(counts) < 20
+    assert len(intervals(spark, lake)) == delta.read(spark, lake.table(HISTORY, STATE)).count() == 20
+    assert broken(spark, lake) == []

@@ -32,6 +32,7 @@ from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
 from streaming.revisions.steps import rows_now
 from streaming.tables import storage
+from streaming.views import as_batch
 from tests.support.instants import NOW, at
 from tests.support.runs import read_current, run, tuples
 from tidemark.testing import correct, land
@@ -102,6 +103,13 @@ def test_a_newer_revision_takes_back_the_one_that_stands_with_its_old_values(spa
     assert broken(spark, lake) == []
     newest = head(lake, ORDERS)
     assert newest is not None and newest.number == 2
+
+
+def test_no_task_keeps_a_list_of_the_rows_of_a_window(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10), order("z", 1, 200, "DE", 1)])
+    results = as_batch(spark, lake, BY_MINUTE)
+    assert "collect_list" not in results._jdf.queryExecution().toString()
+    assert sorted(tuple(row) for row in results.select("country", "orders").collect()) == [("DE", 1), ("DE", 1)]
 
 
 def test_an_order_that_moves_to_another_country_and_minute_leaves_the_old_window(

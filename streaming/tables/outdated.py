@@ -1,0 +1,161 @@
+"""Rows of some keys taken out of the files of a table, which are written anew without them, a few files together.
+
+The driver finds out by the list of files which may have such rows; tasks, or the driver itself, read and write them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from streaming.base import DAY, as_type, pc, python_values
+from streaming.tables.arrow import files_added
+from streaming.tables.data_files import TaskFile, TaskFiles
+from streaming.tables.storage import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS_OF_FILE = 500_000
+"""Rows up to which files are put together to one."""
+REPORT = "report"
+_AT_ONCE = 131_072
+_Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files of one day, by their paths in the table, that become one where any of them has a row to be taken out."""
+
+    day: date | None
+    paths: tuple[str, ...]
+    rows: int
+
+
+def groups_on(table: DeltaTable, days: Collection[date]) -> tuple[FileGroup, ...]:
+    """The files that an open table, partitioned by day, has of some `days`: large ones alone, small ones together."""
+    listed = files_added(table)
+    columns = (listed[name].to_pylist() for name in (f"partition.{DAY}", "num_records", "path"))
+    # Of a file that does not tell how large it is nobody knows that it is small.
+    of_days = ((day, ROWS_OF_FILE if rows is None else rows, path) for day, rows, path in zip(*columns, strict=True))
+    groups, last = list[FileGroup](), FileGroup(None, (), 0)
+    for day, rows, path in sorted(each for each in of_days if each[0] in days):
+        if last.paths and last.day == day and last.rows + rows <= ROWS_OF_FILE:
+            last = FileGroup(day, (*last.paths, path), last.rows + rows)
+            groups[-1] = last
+        else:
+            last = FileGroup(day, (path,), rows)
+            groups.append(last)
+    return tuple(groups)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Files that were written, and the paths of those that they stand for."""
+
+    files: tuple[TaskFile, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def __add__(self, other: Replaced) -> Replaced:
+        return Replaced(self.files + other.files, self.paths + other.paths)
+
+    def to_json(self) -> str:
+        """The report as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Replaced:
+        """The inverse of `to_json`."""
+        told = json.loads(text)
+        return cls(tuple(TaskFile(**file) for file in told["files"]), tuple(told["paths"]))
+
+
+@dataclass(frozen=True)
+class WriteOthers:
+    """Write the rows of `groups` of files of the table at `uri` anew, but for those whose key is among the `outdated`.
+
+    `columns` are those of the files, and have the types of the `outdated`, which are keys; `statistics` names those
+    whose bounds are kept. As the function of a task it takes rows with the place of a group each, as `id`.
+    """
+
+    uri: str
+    columns: pa.Schema
+    statistics: tuple[str, ...]
+    outdated: pa.Table
+    groups: tuple[FileGroup, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            reports = [self.replaced(self.groups[place]).to_json() for place in batch.column("id").to_pylist()]
+            yield pa.record_batch({REPORT: pa.array(reports, pa.string())})
+
+    def run(self) -> Replaced:
+        """Write them here, one after the other."""
+        return sum(map(self.replaced, self.groups), Replaced())
+
+    def run_by(self, spark: SparkSession) -> Replaced:
+        """Let tasks write them."""
+        most = min(len(self.groups), spark.sparkContext.defaultParallelism)
+        reports = spark.range(0, len(self.groups), 1, most).mapInArrow(self, f"{REPORT} string").collect()
+        return sum((Replaced.from_json(row[REPORT]) for row in reports), Replaced())
+
+    def replaced(self, group: FileGroup) -> Replaced:
+        """The files that stand for those of a group; none where no row of it is to be taken out."""
+        kept = {path: self._kept(path) for path in group.paths}
+        if all(mask.all() for mask in kept.values()):
+            return Replaced()
+        files = TaskFiles(self.uri, self.columns, self.statistics, dated=True)
+        for path, mask in kept.items():
+            begins = 0
+            for rows in self._read(path, self.columns):
+                files.write(rows.filter(pa.array(mask[begins : begins + len(rows)])), group.day)
+                begins += len(rows)
+        return Replaced(tuple(files.close()), group.paths)
+
+    def _kept(self, path: str) -> _Mask:
+        """For each row of a file whether its key is none of those to be taken out."""
+        key, kept = self.outdated.schema, list[_Mask]()
+        for rows in self._read(path, key):
+            may_be = np.ones(len(rows), bool)
+            for name in key.names:
+                if not pa.types.is_nested(key.field(name).type):
+                    is_one = pc.is_in(rows[name], value_set=self.outdated[name].combine_chunks())
+                    may_be &= is_one.to_numpy(zero_copy_only=False)
+            places = np.flatnonzero(may_be)
+            mask = np.ones(len(rows), bool)
+            values = _rows_of(pa.Table.from_batches([rows.take(pa.array(places))]))
+            mask[[place for place, each in zip(places, values, strict=True) if each in self._keys]] = False
+            kept.append(mask)
+        return np.concatenate(kept) if kept else np.empty(0, bool)
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(_rows_of(self.outdated))
+
+    def _read(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Some columns of a file in pieces, null where it is older than one."""
+        files, table = resolve(self.uri)
+        with files.open_input_file(f"{table}/{path}") as handle:
+            file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+            there = [name for name in columns.names if name in file.schema_arrow.names]
+            # A task has one core.
+            for rows in file.iter_batches(_AT_ONCE, columns=there, use_threads=False):
+                arrays = [
+                    as_type(rows[field.name], field.type) if field.name in there else pa.nulls(len(rows), field.type)
+                    for field in columns
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _rows_of(rows: pa.Table) -> list[str]:
+    """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
+    return [repr(row) for row in zip(*(python_values(rows[name]) for name in rows.column_names), strict=True)]

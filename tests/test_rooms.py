@@ -47,6 +47,7 @@ STREAMING = (
     "joins",
     "lookups",
     "changes",
+    "sqlviews",
     "deliveries",
     "queryable",
     "audit",

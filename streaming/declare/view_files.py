@@ -81,7 +81,7 @@ def _place(file: QueryFile, pipelines: dict[str, Pipeline], broken: list[BrokenM
 
 
 def _sources(pipeline: Pipeline) -> Mapping[str, Stream | Operator]:
-    """What a view of a pipeline may read, by its name."""
+    """The streams and operators that a view of a pipeline may read, by name."""
     sources: tuple[Stream | Operator, ...] = (*pipeline.streams, *pipeline.operators)
     return {each.name: each for each in sources}
 

@@ -65,7 +65,7 @@ class Run:
         self.unpublished: dict[str, StreamingError] = {}
         """Why what is current of an operator could not be published, by its name; each look tries again."""
         self.published: dict[str, int] = {}
-        """How often what is current of an operator has changed in this run, by its name."""
+        """The number of times that what is current of an operator has changed in this run, by its name."""
         self.deliveries = Delivering(spark, lake, pipeline, observer)
         self.writers = tuple(
             LogWriter(

@@ -17,7 +17,10 @@ from streaming.tables import delta, newest_commits
 
 
 class Relation(ABC):
-    """What a query reads by a `name` in `from`. A position is a number that never falls, -1 before the first row."""
+    """A table that a query reads by a `name` in `from`.
+
+    A position is a number that never falls, -1 before the first row.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -84,7 +87,7 @@ class StreamRelation(Relation):
 
 
 class OperatorRelation(Relation):
-    """What is current of an operator; its positions are the revisions of its changes."""
+    """The current results of an operator; its positions are the revisions of its changes."""
 
     def __init__(self, lake: Lake, operator: Operator) -> None:
         self.name = operator.name

@@ -90,7 +90,7 @@ class SqlViewSteps:
 
     @property
     def relations(self) -> Mapping[str, Relation]:
-        """What the query reads, by name."""
+        """The relations that the query reads, by name."""
         return {each.name: each for each in (*self._streams, *self._operators)}
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
@@ -140,7 +140,7 @@ class SqlViewSteps:
         after: Position,
         changed: list[Relation],
     ) -> DataFrame:
-        """What the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
+        """The rows that the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
         names, begins = self._view.columns, before.progress.batch < 0
         keys = None if begins else self._touched(frames, table, before, after, changed)
         now = self._now(frames, after)

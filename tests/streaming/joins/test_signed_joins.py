@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from streaming import BoundedOutOfOrderness, Delivery, Files, Joined, Json, JsonLines, Lake, Pipeline, Stream, Table
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, RetractionError
-from streaming.operations import Chosen, preview_retraction
+from streaming.operations import RowChoice, preview_retraction
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW, at
@@ -173,4 +173,4 @@ def test_rows_without_a_key_are_not_taken_back_by_hand_where_they_are_joined(spa
     pipeline = Pipeline(CLICKS, (joined,))
     run(spark, lake, pipeline, [row("a", 1, 5, 1)])
     with pytest.raises(RetractionError, match="without a key takes each row for one that stands"):
-        preview_retraction(spark, lake, pipeline, CLICKS, Chosen("amount = 1"))
+        preview_retraction(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"))

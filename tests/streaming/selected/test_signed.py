@@ -31,7 +31,7 @@ from streaming import (
 )
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, FrozenMapping, RetractionError
-from streaming.operations import Chosen, preview_retraction
+from streaming.operations import RowChoice, preview_retraction
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from streaming.reading.stored import stored_rows
@@ -241,4 +241,4 @@ def test_rows_of_a_stream_without_a_key_are_not_taken_back_by_hand(spark: SparkS
     pipeline = Pipeline(stream, (replace(LARGE, of=stream),))
     run(spark, lake, pipeline, [order("a", 1, 5, 10)])
     with pytest.raises(RetractionError, match="without a key takes each row for one that stands"):
-        preview_retraction(spark, lake, pipeline, stream, Chosen("amount = 10"))
+        preview_retraction(spark, lake, pipeline, stream, RowChoice("amount = 10"))

@@ -12,7 +12,7 @@ from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipelin
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.declare import CHANGES, CURRENT
-from streaming.operations.retract import Chosen, retract
+from streaming.operations.retract import RowChoice, retract
 from streaming.operators.runtime import frame, runtime_of
 from streaming.tables import delta
 from tests.support.instants import NOW, at
@@ -161,7 +161,7 @@ def test_late_rows_and_rows_taken_back_by_hand_are_followed_without_a_key(spark:
     drain(spark, lake, pipeline, clicks=[{**click, "at": at(100).isoformat()}, {**click, "at": at(200).isoformat()}])
     drain(spark, lake, pipeline, clicks=[{**click, "at": at(1).isoformat()}, {**click, "page": "b", "at": None}])
     assert current(spark, lake, pages) == [("a", 3)]
-    taken = Chosen(f"at = timestamp'{at(1).isoformat()}'")
+    taken = RowChoice(f"at = timestamp'{at(1).isoformat()}'")
     retract(spark, lake, pipeline, CLICKS, taken, "a robot", "ada", lambda: NOW)
     run(spark, lake, pipeline)
     assert current(spark, lake, pages) == [("a", 2)]

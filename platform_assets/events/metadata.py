@@ -80,7 +80,7 @@ def position_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
     suffix = {name: f"_of_{name}" if len(heads) > 1 else "" for name in heads}
     metadata: dict[str, Any] = {f"newest_batch{suffix[name]}": batch.number for name, batch in newest.items()}
     marks = {name: batch.after.watermark for name, batch in newest.items() if batch.after.watermark is not None}
-    if len(marks) == len(heads):
+    if marks and len(marks) == len(heads):
         metadata["watermark"] = dg.MetadataValue.timestamp(min(marks.values()))
     metadata |= {"waiting_rows": runtime_of(operator, lake).waiting(), **skew_metadata(operator, marks)}
     return metadata | upstream_metadata(lake, operator)

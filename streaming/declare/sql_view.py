@@ -157,6 +157,11 @@ class View(Operator):
         """The day, which is null where no column of the key has a time."""
         return (DAY,)
 
+    @property
+    def reach(self) -> None:
+        """None: a row may be made of rows of any time."""
+        return None
+
     def first_begin(self, watermark: datetime | None) -> datetime | None:
         """None: a row of any time may change."""
         return None

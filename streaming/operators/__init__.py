@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from streaming.operators.progress import (
         GENERATION,
         NEWEST_BATCH,
+        REVISION_OF,
         FilterCounts,
         Progress,
         Replaced,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         open_beside,
         open_side,
         require_table,
+        revision_followed,
         versions_now,
     )
     from streaming.operators.runtime import (

@@ -20,7 +20,7 @@ from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import head, newest_late
 from streaming.operators.corrected import Corrected, PendingDay
-from streaming.operators.progress import generation_of
+from streaming.operators.progress import generation_of, revision_followed
 from streaming.operators.runtime import OperatorRuntime, runtime_of
 from streaming.sources import UnitIndex, changes_of
 from streaming.tables import delta, storage
@@ -225,20 +225,24 @@ def upstream_lags(lake: Lake, operator: Operator) -> Iterator[UpstreamLag]:
     upstream = followed_upstream((operator,))
     links = dict.fromkeys(link for each in (operator, *upstream) for link in _followed(each))
     for of in upstream:
-        behind = max(_revisions_behind(lake, stream, of) for stream, followed in links if followed == of)
+        behind = max(_revisions_behind(lake, reader, of) for reader, followed in links if followed == of)
         yield UpstreamLag(operator.name, of.name, of.folder, due_days(lake, of), behind)
 
 
-def _followed(operator: Operator) -> Iterator[tuple[Stream, Operator]]:
-    """The operators of which the streams of this one follow what is current, each with its stream."""
+def _followed(operator: Operator) -> Iterator[tuple[Stream | Operator, Operator]]:
+    """The operators of which this one or its streams follow what is current, each with who follows it."""
+    yield from ((operator, of) for of in operator.reads_current)
     for stream in operator.reads:
         if stream.source.takes_back:
             yield from ((stream, of) for of, _ in stream.source.follows)
 
 
-def _revisions_behind(lake: Lake, stream: Stream, of: Operator) -> int:
-    newest = head(lake, stream)
-    through = -1 if newest is None else stream.source.taken_through(newest.source)
+def _revisions_behind(lake: Lake, reader: Stream | Operator, of: Operator) -> int:
+    if isinstance(reader, Stream):
+        newest = head(lake, reader)
+        through = -1 if newest is None else reader.source.taken_through(newest.source)
+    else:
+        through = revision_followed(delta.open_table(lake.table(reader)), of)
     return len(UnitIndex(changes_of(of, lake)).since(through + 1))
 
 

@@ -48,6 +48,9 @@ BORN = "tidemark.generation"
 _THROUGH, _WATERMARK = "through.{}", "watermark.{}"
 """The numbers of each stream: the newest batch of its log that is followed, and the watermark after it."""
 
+REVISION_OF = "revision.{}"
+"""The number of each operator of which the table's own reads what is current: the newest revision that is followed."""
+
 NEWEST_BATCH, _ROWS_IN, _KEPT = "batch", "rows_in", "kept"
 """The numbers that hold `Progress.batch` and the two of `FilterCounts`."""
 
@@ -294,6 +297,12 @@ class Progress:
         if len(self.through) == 1:
             return f"batch {max(self.through.values()):,}"
         return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())
+
+
+def revision_followed(table: DeltaTable | None, of: Operator) -> int:
+    """The newest revision of what is current of an operator that an open table has followed; -1 for none."""
+    number = first_number(table, REVISION_OF.format(of.name))
+    return -1 if number is None else number
 
 
 def first_number(table: DeltaTable | None, *names: str) -> int | None:

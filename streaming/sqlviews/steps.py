@@ -10,6 +10,7 @@ from typing import Self
 from uuid import uuid4
 
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
@@ -19,6 +20,7 @@ from streaming.changes import ChangePosition, differences, revision_of
 from streaming.declare import CHANGES, CURRENT, View
 from streaming.lake import Lake
 from streaming.operators import (
+    REVISION_OF,
     Batches,
     Outputs,
     Progress,
@@ -27,7 +29,9 @@ from streaming.operators import (
     create_table,
     generation_of,
     moved_on,
+    revision_followed,
 )
+from streaming.sql import Query
 from streaming.sqlviews.relations import Relation, relations_of
 from streaming.tables import delta
 
@@ -35,8 +39,6 @@ MOST_TOUCHED = 0.25
 """The share of a view's rows that the touched keys may be in number; where they are more, everything is computed."""
 _FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
-_REVISION = "revision.{}"
-"""The number of each operator that a view reads: the newest revision that is followed."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,7 @@ class Position:
     @classmethod
     def of(cls, view: View, table: DeltaTable | None) -> Position:
         """The position that an open table of the view records."""
-        at = {
-            each.name: None if table is None else table.transaction_version(_REVISION.format(each.name))
-            for each in view.reads_current
-        }
-        revisions = {name: -1 if number is None else number for name, number in at.items()}
+        revisions = {each.name: revision_followed(table, each) for each in view.reads_current}
         return cls(Progress.of(view, table), FrozenMapping(revisions))
 
     def __getitem__(self, relation: str) -> int:
@@ -61,7 +59,7 @@ class Position:
 
     def numbers(self) -> dict[str, int]:
         """The numbers by which a table keeps this position."""
-        return {**self.progress.numbers(), **{_REVISION.format(name): at for name, at in self.revisions.items()}}
+        return {**self.progress.numbers(), **{REVISION_OF.format(name): at for name, at in self.revisions.items()}}
 
     def fence(self, view: View, table: DeltaTable) -> None:
         """Refuse a step that begins at this position where the open table has another one by now.
@@ -87,6 +85,7 @@ class SqlViewSteps:
         self._view = view
         self._outputs = Outputs(lake, view)
         self._streams, self._operators = relations_of(lake, view)
+        self._texts = _Texts(view.query)
 
     @property
     def relations(self) -> Mapping[str, Relation]:
@@ -143,14 +142,14 @@ class SqlViewSteps:
         """The rows that the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
         names, begins = self._view.columns, before.progress.batch < 0
         keys = None if begins else self._touched(frames, table, before, after, changed)
-        now = self._now(frames, after)
+        texts, relations = self._texts, self.relations
+        for name in self._view.query.relations:
+            frames.add(relations[name].now(self._spark, after[name]), texts.now(name))
         if keys is None:
-            rows = frames.query(self._view.query.text(now))
-            was = None if begins else self._stored(table)
+            rows, was = frames.query(texts.whole), None if begins else self._stored(table)
         else:
-            of_keys = frames.add(keys)
-            rows = frames.query(self._view.query.restricted(now, of_keys))
-            was = _of_keys(self._stored(table), keys, self._view.query.key)
+            frames.add(keys, texts.keys)
+            rows, was = frames.query(texts.restricted), _of_keys(self._stored(table), keys, self._view.query.key)
         reason = F.lit("first" if begins else "update").alias(REASON)
         return differences(rows.select(*(f"`{name}`" for name in names), reason), was, names)
 
@@ -163,36 +162,27 @@ class SqlViewSteps:
         changed: list[Relation],
     ) -> DataFrame | None:
         """The keys that changed rows may touch; None where it is cheaper, or the only way, to compute all."""
-        view = self._view
-        if not view.query.key:
+        query = self._view.query
+        if not query.key:
             return None
-        signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
-        known = {name: rows for name, rows in signed.items() if rows is not None}
-        if len(known) < len(signed):
-            return None
-        relations = self.relations
-        changes = {name: frames.add(rows.drop(SIGN)) for name, rows in known.items()}
-        taken_back = {name: rows.where(F.col(SIGN) < 0).drop(SIGN) for name, rows in known.items()}
-
-        def ever(name: str) -> str:
-            rows = relations[name].now(self._spark, after[name])
-            return frames.add(rows.unionByName(taken_back[name]) if name in taken_back else rows)
-
-        text = view.query.affected(known.keys(), changes.__getitem__, ever)
-        stand = delta.row_count(delta.open_table(self._lake.table(view, CURRENT)) or table)
+        texts, taken_back = self._texts, dict[str, DataFrame]()
+        for each in changed:
+            signed = each.signed(self._spark, before[each.name], after[each.name])
+            if signed is None:
+                return None
+            frames.add(signed.drop(SIGN), texts.changes(each.name))
+            taken_back[each.name] = signed.where(F.col(SIGN) < 0).drop(SIGN)
+        for name in query.relations:
+            rows = self.relations[name].now(self._spark, after[name])
+            frames.add(rows.unionByName(taken_back[name]) if name in taken_back else rows, texts.ever(name))
+        stand = delta.row_count(delta.open_table(self._lake.table(self._view, CURRENT)) or table)
         most = max(_FEW, int(MOST_TOUCHED * stand))
-        found = frames.query(text).limit(most + 1).toArrow()
+        try:
+            found = frames.query(texts.affected(frozenset(taken_back))).limit(most + 1).toArrow()
+        except PySparkException:
+            # A key may be computable only of rows that meet, and here rows meet that never stood together.
+            return None
         return None if found.num_rows > most else self._spark.createDataFrame(found)
-
-    def _now(self, frames: NamedRows, at: Position) -> Callable[[str], str]:
-        relations, named = self.relations, dict[str, str]()
-
-        def now(name: str) -> str:
-            if name not in named:
-                named[name] = frames.add(relations[name].now(self._spark, at[name]))
-            return named[name]
-
-        return now
 
     def _stored(self, table: DeltaTable) -> DataFrame:
         """The rows that stand, those of what is published where that is as far as the open table of the view."""
@@ -229,12 +219,54 @@ class SqlViewSteps:
         return StructType([*values, *(StructField(name, type_) for name, type_ in types.items())])
 
 
+class _Texts:
+    """The SQL of one view over names that stay the same from step to step, so that it is written once."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._own = uuid4().hex
+        self._affected: dict[frozenset[str], str] = {}
+
+    def now(self, relation: str) -> str:
+        """The name of the rows of a relation that stand."""
+        return f"_tidemark_{self._own}_now_{relation}"
+
+    def changes(self, relation: str) -> str:
+        """The name of the rows of a relation that were added or taken back."""
+        return f"_tidemark_{self._own}_changes_{relation}"
+
+    def ever(self, relation: str) -> str:
+        """The name of the rows of a relation that stand, and of those that were taken back."""
+        return f"_tidemark_{self._own}_ever_{relation}"
+
+    @property
+    def keys(self) -> str:
+        """The name of the keys that are computed."""
+        return f"_tidemark_{self._own}_keys"
+
+    @cached_property
+    def whole(self) -> str:
+        """The whole query."""
+        return self._query.text(self.now)
+
+    @cached_property
+    def restricted(self) -> str:
+        """The query for some keys."""
+        return self._query.restricted(self.now, self.keys)
+
+    def affected(self, changed: frozenset[str]) -> str:
+        """The query for the keys that changed rows of these relations may touch."""
+        if changed not in self._affected:
+            self._affected[changed] = self._query.affected(changed, self.changes, self.ever)
+        return self._affected[changed]
+
+
 class NamedRows:
     """Frames by names that SQL may read them by, for as long as it is open."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._names: list[str] = []
+        self._names: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -243,11 +275,11 @@ class NamedRows:
         for name in self._names:
             self._spark.catalog.dropTempView(name)
 
-    def add(self, rows: DataFrame) -> str:
-        """The name of a frame from now on."""
-        name = f"_tidemark_{uuid4().hex}"
-        rows.createTempView(name)
-        self._names.append(name)
+    def add(self, rows: DataFrame, name: str = "") -> str:
+        """The name of a frame from now on, one that nobody else has where none is given."""
+        name = name or f"_tidemark_{uuid4().hex}"
+        rows.createOrReplaceTempView(name)
+        self._names.add(name)
         return name
 
     def query(self, text: str) -> DataFrame:

@@ -119,6 +119,7 @@ def test_pieces_that_are_added_to_a_project_run_as_they_were_written(
 
     typed("tidemark init acme", tmp_path)
     assert "Next: tidemark run orders" in typed("tidemark new view orders_again")
+    assert "Next: tidemark run orders" in typed("tidemark new view totals --sql")
     assert "Next: tidemark report by_hour" in typed("tidemark new report by_hour")
     assert "Next: tidemark run shops" in typed("tidemark new stream shops")
     assert "Next: tidemark new report NAME --of shops" in typed("tidemark new suite shops")
@@ -126,6 +127,7 @@ def test_pieces_that_are_added_to_a_project_run_as_they_were_written(
     landing.mkdir(parents=True)
     shutil.copy(tmp_path / "acme" / "samples" / "1.json", landing)
     typed("tidemark run orders")
+    assert "anna 2" in typed("tidemark show orders current --view totals")
     assert "2026-01-05" in typed("tidemark report by_hour")
     assert "All definitions loaded successfully" in done(tmp_path / "acme", ["dg", "check", "defs"], environment)
 

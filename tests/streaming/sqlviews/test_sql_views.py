@@ -216,6 +216,26 @@ def test_a_view_reads_what_is_current_of_other_operators(spark: SparkSession, la
     assert broken(spark, lake, pipeline) == []
 
 
+def test_a_key_that_only_rows_of_the_result_have_is_found_by_computing_all(spark: SparkSession, lake: Lake) -> None:
+    """Which rows count is told by an aggregate, and of a row of the amount 0 that does not count there is no share."""
+    shares = View(
+        "shares",
+        """
+        select cast(100 / o.amount as int) as share, count(*) as orders
+        from orders o join (select customer, count(*) as n from orders group by customer) t on t.customer = o.customer
+        where t.n * o.amount <> 0
+        group by cast(100 / o.amount as int)
+        """,
+        of=(ORDERS,),
+        key=("share",),
+    )
+    pipeline = Pipeline(ORDERS, (shares,))
+    drain(spark, lake, pipeline, orders=[order("o1", 1, "ann", 10)])
+    drain(spark, lake, pipeline, orders=[order("o2", 1, "ann", 0), order("o3", 1, "ann", 10)])
+    assert current(spark, lake, shares) == [(10, 2)]
+    assert broken(spark, lake, pipeline) == []
+
+
 def test_a_stream_can_follow_what_is_current_of_a_view(spark: SparkSession, lake: Lake) -> None:
     drain(spark, lake, orders=[order("o1", 1, "ann", 10)], customers=[customer("ann", 1, "DE")])
     drain(spark, lake, customers=[customer("ann", 2, "FR")])

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.changes.looks import ChangePosition, Look, columns_of, look_at
-    from streaming.changes.publishing import Publishing, differences, publish, revision_of, rows_as_texts
+    from streaming.changes.looks import ChangePosition, Look, LookAtSigned, look_at
+    from streaming.changes.publishing import Publishing, differences, publish, revision_of
     from streaming.changes.together import Together, note_together
 
 make_front(__name__)

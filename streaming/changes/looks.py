@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import reduce
@@ -154,7 +154,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         self._operator = pinned.operator
         self._versions = pinned.versions
         self._first = delta.opened(lake.table(pinned.operator), pinned.versions[""])
-        self.columns = columns_of(self._first, columns)
+        self.columns = _columns_of(self._first, columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(Progress.of(self._operator, self._first).watermark)
@@ -302,7 +302,7 @@ class _LookAtJoin(Look):
         self._versions = versions
         own = delta.opened(lake.table(operator), versions[""])
         self._progress, self._generation = Progress.of(operator, own), generation_of(own)
-        self.columns = columns_of(own, operator.columns)
+        self.columns = _columns_of(own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(self._progress.watermark)
@@ -339,7 +339,7 @@ class _LookAtJoin(Look):
         return pairs, unmatched
 
 
-class _LookAtSigned(Look, Generic[Corrects]):
+class LookAtSigned(Look, Generic[Corrects]):
     """Results as an operator adds them and takes them back in its own table, of which `standing` makes those there."""
 
     def __init__(self, lake: Lake, operator: Corrects, standing: Callable[[DataFrame, Corrects], DataFrame]) -> None:
@@ -347,7 +347,7 @@ class _LookAtSigned(Look, Generic[Corrects]):
         self._operator = operator
         self._standing = standing
         self._own = delta.opened(lake.table(operator), PinnedTables.now(lake, operator).versions[""])
-        self.columns = columns_of(self._own, operator.columns)
+        self.columns = _columns_of(self._own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         at = Progress.of(self._operator, self._own)
@@ -372,27 +372,35 @@ class _LookAtSigned(Look, Generic[Corrects]):
         standing = self._standing(rows if at is None else rows.where(F.col(BATCH) <= at.step), self._operator)
         return standing if REASON in standing.columns else standing.withColumn(REASON, F.lit("first"))
 
+    def _signed_since(self, before: ChangePosition, most: int, identity: str, *more: str) -> pa.Table | None:
+        """The rows since, as `signed` gives them, with a column that tells apart those with the same values in `more`.
+
+        What was added and taken back again since is not among them.
+        """
+        if before.revision < 0 or before.of_generation != generation_of(self._own):
+            return None
+        names = [*self.columns.names, identity, SIGN, REASON]
+        rows = delta.appended_rows(self._own, before.first, names, most)
+        if rows is None:
+            return None
+        net, newest = Counter[str](), dict[tuple[str, int], int]()
+        same = rows_as_texts(rows, [*more, identity])
+        for place, (row, sign) in enumerate(zip(same, rows[SIGN].to_pylist(), strict=True)):
+            net[row] += sign
+            newest[row, sign] = place
+        places = [newest[row, sign] for row, sign in net.items() if sign]
+        return rows.take(pa.array(sorted(places), pa.int64()))
+
     def _rows(self, spark: SparkSession) -> DataFrame:
         return delta.read(spark, self._lake.table(self._operator), self._own.version())
 
 
-class _LookAtHistory(_LookAtSigned[History]):
+class _LookAtHistory(LookAtSigned[History]):
     """Intervals, which a key tells apart, so that what was added and taken back is told as it is."""
 
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
-        if before.revision < 0 or before.of_generation != generation_of(self._own):
-            return None
-        names = [*self.columns.names, ADDED, SIGN, REASON]
-        rows = delta.appended_rows(self._own, before.first, names, most)
-        if rows is None:
-            return None
-        # What was added and taken back again since is not told.
-        net, newest = Counter[str](), dict[tuple[str, int], int]()
-        for place, (added, sign) in enumerate(zip(rows[ADDED].to_pylist(), rows[SIGN].to_pylist(), strict=True)):
-            net[added] += sign
-            newest[added, sign] = place
-        places = [newest[added, sign] for added, sign in net.items() if sign]
-        return rows.take(pa.array(sorted(places), pa.int64())).drop_columns([ADDED])
+        rows = self._signed_since(before, most, ADDED)
+        return None if rows is None else rows.drop_columns([ADDED])
 
 
 @look_at.register
@@ -411,7 +419,7 @@ def _(operator: Keyed, lake: Lake) -> Look | None:
 def _(operator: Joined, lake: Lake) -> Look | None:
     versions = PinnedTables.now(lake, operator).versions
     if operator.signed and versions[""] != delta.BEFORE:
-        return _LookAtSigned(lake, operator, standing_pairs)
+        return LookAtSigned(lake, operator, standing_pairs)
     return None if delta.BEFORE in versions.values() else _LookAtJoin(lake, operator, versions)
 
 
@@ -422,10 +430,15 @@ def _(operator: History, lake: Lake) -> Look | None:
 
 @look_at.register
 def _(operator: Selected, lake: Lake) -> Look | None:
-    return _LookAtSigned(lake, operator, selected_rows) if delta.exists(lake.table(operator)) else None
+    return LookAtSigned(lake, operator, selected_rows) if delta.exists(lake.table(operator)) else None
 
 
-def columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
+def rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
+    """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
+    return [repr(row) for row in zip(*(rows[name].to_pylist() for name in columns), strict=True)]
+
+
+def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
     """These columns of an operator's own table, which is open, and the day."""
     there = StructType.fromJson(json.loads(own.schema().to_json()))
     return StructType([there[name] for name in (*names, DAY)])

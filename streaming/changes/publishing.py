@@ -35,7 +35,7 @@ from streaming.base import (
     date_literal,
     literal,
 )
-from streaming.changes.looks import ChangePosition, Corrected, Look, look_at
+from streaming.changes.looks import ChangePosition, Corrected, Look, look_at, rows_as_texts
 from streaming.declare import CHANGES, CURRENT, Operator
 from streaming.lake import Lake
 from streaming.operators import Finding, Law, about_table, comparable, declaration_properties
@@ -501,11 +501,6 @@ def _with_values(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
     return rows
-
-
-def rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
-    """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
-    return [repr(row) for row in zip(*(rows[name].to_pylist() for name in columns), strict=True)]
 
 
 def _copies(rows: pa.Table) -> list[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -15,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError
-from streaming.changes import ChangePosition, Look, columns_of, look_at, rows_as_texts
+from streaming.changes import ChangePosition, Look, LookAtSigned, look_at
 from streaming.declare import Stream, View
 from streaming.lake import Lake
 from streaming.operators import (
@@ -24,13 +22,10 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PinnedTables,
-    Progress,
     SteppedRuntime,
     built_anew,
-    generation_of,
     require_table,
     runtime_of,
-    versions_now,
 )
 from streaming.sources import UnitTable
 from streaming.spark import Analysis
@@ -170,50 +165,15 @@ def _rounded(rows: DataFrame, shift: float) -> DataFrame:
     return rows.withColumns(rounded)
 
 
-class _LookAtView(Look):
-    """Rows as the steps of an SQL view add them and take them back."""
-
-    def __init__(self, lake: Lake, view: View) -> None:
-        self._lake = lake
-        self._view = view
-        self._own = delta.opened(lake.table(view), versions_now(lake, view)[""])
-        self.columns = columns_of(self._own, view.columns)
-
-    def seen(self, before: ChangePosition) -> ChangePosition:
-        return replace(
-            ChangePosition(),
-            revision=before.revision,
-            step=Progress.of(self._view, self._own).batch,
-            of_generation=generation_of(self._own),
-            first=self._own.version(),
-        )
-
+class _LookAtView(LookAtSigned[View]):
     def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
         # Rows without a day can only be told apart by all of them.
         return None
 
-    def rows(self, spark: SparkSession, at: ChangePosition | None = None) -> DataFrame:
-        signed = delta.read(spark, self._lake.table(self._view), self._own.version())
-        rows = rows_standing(signed if at is None else signed.where(F.col(BATCH) <= at.step), self._view)
-        return rows.select(*(f"`{name}`" for name in self._view.columns), DAY, REASON)
-
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
-        if before.revision < 0 or before.of_generation != generation_of(self._own):
-            return None
-        names = [*self.columns.names, COPY, SIGN, REASON]
-        rows = delta.appended_rows(self._own, before.first, names, most)
-        if rows is None:
-            return None
-        # What was added and taken back again since is not told.
-        net, newest = Counter[str](), dict[tuple[str, int], int]()
-        same = rows_as_texts(rows, [*self.columns.names, COPY])
-        for place, (row, sign) in enumerate(zip(same, rows[SIGN].to_pylist(), strict=True)):
-            net[row] += sign
-            newest[row, sign] = place
-        places = [newest[row, sign] for row, sign in net.items() if sign]
-        return rows.take(pa.array(sorted(places), pa.int64()))
+        return self._signed_since(before, most, COPY, *self.columns.names)
 
 
 @look_at.register
 def _(operator: View, lake: Lake) -> Look | None:
-    return _LookAtView(lake, operator) if delta.exists(lake.table(operator)) else None
+    return _LookAtView(lake, operator, rows_standing) if delta.exists(lake.table(operator)) else None

@@ -29,6 +29,7 @@ from streaming.operators import (
     create_table,
     generation_of,
     moved_on,
+    net,
     revision_followed,
 )
 from streaming.sql import Query
@@ -296,11 +297,9 @@ def day_of(view: View, columns: StructType) -> Column:
 
 def rows_standing(signed: DataFrame, view: View) -> DataFrame:
     """The rows that steps have added and not taken back: the columns of the query, `_copy`, `_day` and `_reason`."""
-    keys = [comparable(signed, name).alias(f"_key{place}") for place, name in enumerate(view.columns)]
-    kept = [*view.columns, COPY, DAY, REASON]
-    newest = F.max_by(F.struct(*(f"`{name}`" for name in kept)), F.struct(SIGN, BATCH)).alias("_row")
-    rows = signed.groupBy(*keys, F.col(COPY).alias("_copies")).agg(F.sum(SIGN).alias("_net"), newest)
-    return rows.where("_net > 0").select("_row.*")
+    keys = {f"_key{place}": comparable(signed, name) for place, name in enumerate(view.columns)}
+    standing = net(signed.withColumns(keys), [*keys, COPY], [BATCH])
+    return standing.select(*(f"`{name}`" for name in view.columns), COPY, DAY, REASON)
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -119,17 +119,22 @@ def opened_or_created(
 ) -> DeltaTable:
     """The table at `uri`, created empty if it is not there yet; `properties` are added to those of every table.
 
+    Where they do not tell of which columns its files keep bounds, they keep bounds of none.
+
     Raises:
         FormatError: as `opened` says.
     """
     if not exists(uri):
+        columns = schema if isinstance(schema, Schema) else Schema.from_arrow(schema)
+        without_bounds = property_of_bounded((), columns)
+        appends = {"delta.appendOnly": str(append_only).lower()}
         DeltaTable.create(
             location(uri),
-            schema,
+            columns,
             mode="ignore",
             partition_by=list(partition_by),
             description=description,
-            configuration={**CONFIGURATION, "delta.appendOnly": str(append_only).lower(), **(properties or {})},
+            configuration={**CONFIGURATION, **appends, **without_bounds, **(properties or {})},
             # delta-rs refuses properties that are not Delta's own unless told not to.
             raise_if_key_not_exists=False,
         )

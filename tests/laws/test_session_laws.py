@@ -142,7 +142,8 @@ def broken(spark: SparkSession, lake: Lake) -> Sequence[object]:
     return [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds]
 
 
-@pytest.mark.parametrize("seed", [pytest.param(each, marks=[pytest.mark.long] * (each > 0)) for each in range(10)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
 def test_sessions_are_of_the_rows_that_stand_whatever_is_cut_killed_or_corrected(
     spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,8 @@ def published(spark: SparkSession, lake: Lake, view: Windowed) -> list[tuple[Any
     return sorted((row[0], row[1] - int(T0.timestamp()), *row[2:]) for row in rows)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(each, marks=[pytest.mark.long] * (each > 0)) for each in range(8)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8))
 def test_what_is_current_is_of_the_rows_that_stand_whatever_is_cut_or_killed(
     spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

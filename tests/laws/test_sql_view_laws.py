@@ -95,7 +95,7 @@ def chosen(chance: random.Random) -> dict[str, tuple[str, tuple[str, ...]]]:
         for name, query in CLASSES.items()
         if "grades" not in query[0] and "*" not in query[0].replace("count(*)", "").replace(" * 2", "")
     }
-    return {name: there[name] for name in chance.sample(sorted(there), 5)}
+    return {name: there[name] for name in chance.sample(sorted(there), 3)}
 
 
 def dies(commit: int, dying: pytest.MonkeyPatch) -> Callable[[Run], None]:
@@ -123,7 +123,7 @@ def test_rows_of_a_view_are_those_of_the_query_over_what_stands(
     rows: Rows = {relation: {} for relation in RELATIONS}
     for stream in STREAMS.values():
         Path(stream.source.location(lake)).mkdir(parents=True)
-    for _ in range(4):
+    for _ in range(3):
         for relation, changed in drawn(chance, rows).items():
             land_all(lake, STREAMS[relation], changed)
         with monkeypatch.context() as dying, suppress(Killed):

@@ -134,6 +134,7 @@ def test_a_row_follows_changed_rows_of_either_side_of_a_join(spark: SparkSession
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_keys_that_no_changed_row_touches_are_not_computed_again(spark: SparkSession, lake: Lake) -> None:
     drain(
         spark, lake, orders=[order("o1", 1, "ann", 10), order("o2", 1, "bob", 5)], customers=[customer("ann", 1, "DE")]
@@ -168,6 +169,7 @@ def test_late_rows_and_rows_taken_back_by_hand_are_followed_without_a_key(spark:
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_rows_that_are_equal_are_counted(spark: SparkSession, lake: Lake) -> None:
     visits = View("visits", "select page, customer from clicks", of=(CLICKS,), key=("page",))
     pipeline = Pipeline(CLICKS, (visits,))
@@ -178,6 +180,7 @@ def test_rows_that_are_equal_are_counted(spark: SparkSession, lake: Lake) -> Non
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_a_view_without_key_is_computed_whole(spark: SparkSession, lake: Lake) -> None:
     total = View("total", "select count(*) as clicks, max(page) as last from clicks", of=(CLICKS,))
     pipeline = Pipeline(CLICKS, (total,))
@@ -216,6 +219,7 @@ def test_a_view_reads_what_is_current_of_other_operators(spark: SparkSession, la
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.long
 def test_a_key_that_only_rows_of_the_result_have_is_found_by_computing_all(spark: SparkSession, lake: Lake) -> None:
     """Which rows count is told by an aggregate, and of a row of the amount 0 that does not count there is no share."""
     shares = View(
@@ -236,7 +240,8 @@ def test_a_key_that_only_rows_of_the_result_have_is_found_by_computing_all(spark
     assert broken(spark, lake, pipeline) == []
 
 
-def test_a_stream_can_follow_what_is_current_of_a_view(spark: SparkSession, lake: Lake) -> None:
+@pytest.mark.long
+def test_changes_of_a_view_are_published_revision_by_revision(spark: SparkSession, lake: Lake) -> None:
     drain(spark, lake, orders=[order("o1", 1, "ann", 10)], customers=[customer("ann", 1, "DE")])
     drain(spark, lake, customers=[customer("ann", 2, "FR")])
     changes = delta.read(spark, lake.table(REVENUE, CHANGES)).select("_revision", "_change", "country").collect()

@@ -45,6 +45,7 @@ class View(Operator):
     every: str | None = None
 
     kind_name = "SQL view"
+    current_meaning = "rows that were added and not taken back"
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 from streaming.base import (
@@ -24,10 +23,9 @@ from streaming.declare.operator import (
     CURRENT,
     STATE,
     STATE_BOUNDED,
-    Operator,
+    AlwaysCurrent,
     TableSpec,
     published_columns,
-    published_of,
 )
 from streaming.declare.stream import Stream
 
@@ -36,7 +34,7 @@ VALID_FROM, VALID_TO = "valid_from", "valid_to"
 
 
 @dataclass(frozen=True)
-class History(Operator):
+class History(AlwaysCurrent):
     """The rows of the stream `of`, which has a key, as they were at each time: a slowly changing dimension.
 
     Each revision begins an interval, from `valid_from` until `valid_to`, exclusive, when the next one begins; that of
@@ -153,43 +151,14 @@ class History(Operator):
         )
 
     @property
-    def published(self) -> tuple[TableSpec, ...]:
-        """The intervals as they are now, and each change of them."""
-        return published_of(self)
-
-    @property
-    def overlaid(self) -> bool:
-        """True, since the intervals as they are now are what is added and not taken back."""
-        return True
-
-    @property
     def signed(self) -> bool:
         """True: intervals are added and taken back."""
         return True
 
     @property
-    def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its state and of what is published."""
-        return (STATE, CURRENT, CHANGES)
-
-    @property
-    def refuses_changes(self) -> str:
-        """Nothing: it is made of revisions."""
-        return ""
-
-    @property
-    def delivers(self) -> tuple[str, ...]:
-        """The intervals as they are now."""
-        return ("current",)
-
-    @property
     def times(self) -> tuple[str, ...]:
         """The beginning of an interval."""
         return (VALID_FROM,)
-
-    def first_begin(self, watermark: datetime | None) -> datetime | None:
-        """None: a revision that comes late begins an interval at any time."""
-        return None
 
     @property
     def result_key(self) -> tuple[str, ...]:

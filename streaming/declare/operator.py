@@ -301,6 +301,42 @@ class Operator(ABC):
         return f"{self.name}_{suffix}" if suffix else self.name
 
 
+class AlwaysCurrent(Operator):
+    """An operator for which nothing is late: a step adds rows to its own table and takes rows back.
+
+    Rows as they are now follow from that table alone, and are published with each change of them.
+    """
+
+    @property
+    def published(self) -> tuple[TableSpec, ...]:
+        """The rows as they are now, and each change of them."""
+        return published_of(self)
+
+    @property
+    def overlaid(self) -> bool:
+        """True, since the rows as they are now are what is added and not taken back."""
+        return True
+
+    @property
+    def reserved_suffixes(self) -> tuple[str, ...]:
+        """Those of its own tables, and of what is published."""
+        return (*super().reserved_suffixes, CURRENT, CHANGES)
+
+    @property
+    def refuses_changes(self) -> str:
+        """Nothing: a row that is taken back is no other case than one that is added."""
+        return ""
+
+    @property
+    def delivers(self) -> tuple[str, ...]:
+        """The rows as they are now."""
+        return ("current",)
+
+    def first_begin(self, watermark: datetime | None) -> datetime | None:
+        """None: whatever its clock says, a row of any time may be added."""
+        return None
+
+
 def check_dimension(operator: Operator, dimension: Operator | None) -> None:
     """Refuse an operator that looks up rows which are made of its own.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, che
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.history import VALID_FROM, VALID_TO, History
-from streaming.declare.operator import CURRENT, Operator, TableSpec, published_columns, published_of
+from streaming.declare.operator import CURRENT, AlwaysCurrent, Operator, TableSpec, published_columns
 from streaming.declare.stream import Stream
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class View(Operator):
+class View(AlwaysCurrent):
     """A query in Spark's SQL over what stands of its sources, always current: nothing is late for it.
 
     `of` are the streams and operators that the query may name in `from`, each by its name: of a stream the rows that
@@ -129,31 +128,6 @@ class View(Operator):
         )
 
     @property
-    def published(self) -> tuple[TableSpec, ...]:
-        """The rows as they are now, and each change of them."""
-        return published_of(self)
-
-    @property
-    def overlaid(self) -> bool:
-        """True, since the rows as they are now are what is added and not taken back."""
-        return True
-
-    @property
-    def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of what is published."""
-        return (CURRENT, CHANGES)
-
-    @property
-    def refuses_changes(self) -> str:
-        """Nothing: it is of what stands."""
-        return ""
-
-    @property
-    def delivers(self) -> tuple[str, ...]:
-        """The rows as they are now."""
-        return ("current",)
-
-    @property
     def times(self) -> tuple[str, ...]:
         """The day, which is null where no column of the key has a time."""
         return (DAY,)
@@ -161,10 +135,6 @@ class View(Operator):
     @property
     def reach(self) -> None:
         """None: a row may be made of rows of any time."""
-        return None
-
-    def first_begin(self, watermark: datetime | None) -> datetime | None:
-        """None: a row of any time may change."""
         return None
 
     @property

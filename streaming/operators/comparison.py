@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
 
 def comparable(rows: DataFrame, name: str) -> Column:
@@ -50,7 +50,8 @@ class Finding:
 class Law:
     """The rows stored of a subject, and those that must be: frames with the same columns, in any order.
 
-    `words` tell people what was compared.
+    `words` tell people what was compared. `in_any_order`: doubles are equal where they differ by no more than sums of
+    the same values in another order may.
     """
 
     name: str
@@ -58,10 +59,16 @@ class Law:
     stored: DataFrame
     expected: DataFrame
     words: str
+    in_any_order: bool = False
 
     def finding(self) -> Finding:
         """The outcome: rows that are in one of the two frames and not in the other break the law, copies counted."""
         checked, broken = _differences(self.stored, self.expected)
+        if self.in_any_order and _has_doubles(self.stored):
+            # A value that rounding tears apart from its equal on one grid is amid a cell of the other.
+            for shift in (0.0, 0.5):
+                if broken:
+                    broken = min(broken, differing_rows(_rounded(self.stored, shift), _rounded(self.expected, shift)))
         return Finding(self.name, self.subject, checked, broken, self.words)
 
 
@@ -79,6 +86,22 @@ def _differences(stored: DataFrame, expected: DataFrame) -> tuple[int, int]:
     row = groups.agg(F.sum("expected").alias("checked"), differences.alias("broken")).first()
     assert row is not None
     return row["checked"] or 0, row["broken"] or 0
+
+
+def _has_doubles(rows: DataFrame) -> bool:
+    return any(isinstance(field.dataType, (DoubleType, FloatType)) for field in rows.schema)
+
+
+def _rounded(rows: DataFrame, shift: float) -> DataFrame:
+    """The rows with their doubles rounded to ten digits, on a grid that `shift` moves by its share of a cell."""
+    rounded = {}
+    for field in rows.schema:
+        if isinstance(field.dataType, (DoubleType, FloatType)):
+            value = F.col(f"`{field.name}`").cast("double")
+            unit = F.pow(F.lit(10.0), F.floor(F.log10(F.abs(value)) + shift) - 10)
+            is_whole = (value == 0) | F.isnan(value) | (F.abs(value) == float("inf"))
+            rounded[field.name] = F.when(is_whole, value).otherwise(F.floor(value / unit + shift) * unit)
+    return rows.withColumns(rounded)
 
 
 def _comparable(value: Column, type_: DataType) -> Column:

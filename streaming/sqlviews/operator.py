@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType
 
 from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError
 from streaming.changes import ChangePosition, Look, LookAtSigned, look_at
@@ -117,7 +116,7 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
             stored = self.first_at(spark, pinned.versions[""])
             words = "rows: those of the query over what stands of its sources"
             told, wanted = stored.select(*self._columns), expected.select(*self._columns)
-            yield law_of("view", view.name, told, wanted, words)
+            yield Law("view", view.name, told, wanted, words, in_any_order=True).finding()
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -136,33 +135,6 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
 
     def _begun(self, spark: SparkSession) -> SqlViewSteps:
         return SqlViewSteps(spark, self.lake, self.operator)
-
-
-def law_of(name: str, subject: str, stored: DataFrame, expected: DataFrame, words: str) -> Finding:
-    """The finding that two frames have the same rows; sums of doubles may be those of the same values in any order."""
-    finding = Law(name, subject, stored, expected, words).finding()
-    # A value that rounding tears apart from its equal on one grid is amid a cell of the other.
-    for shift in (0.0, 0.5):
-        if not finding.holds and _has_doubles(stored):
-            near = Law(name, subject, _rounded(stored, shift), _rounded(expected, shift), words).finding()
-            finding = min(finding, near, key=lambda each: each.broken)
-    return finding
-
-
-def _has_doubles(rows: DataFrame) -> bool:
-    return any(isinstance(field.dataType, (DoubleType, FloatType)) for field in rows.schema)
-
-
-def _rounded(rows: DataFrame, shift: float) -> DataFrame:
-    """The rows with their doubles rounded to ten digits, as a sum of the same values in another order may differ."""
-    rounded = {}
-    for field in rows.schema:
-        if isinstance(field.dataType, (DoubleType, FloatType)):
-            value = F.col(f"`{field.name}`").cast("double")
-            unit = F.pow(F.lit(10.0), F.floor(F.log10(F.abs(value)) + shift) - 10)
-            is_whole = (value == 0) | F.isnan(value) | (F.abs(value) == float("inf"))
-            rounded[field.name] = F.when(is_whole, value).otherwise(F.floor(value / unit + shift) * unit)
-    return rows.withColumns(rounded)
 
 
 class _LookAtView(LookAtSigned[View]):

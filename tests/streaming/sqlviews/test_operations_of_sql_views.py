@@ -33,10 +33,10 @@ from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import restore_to
 from streaming.operations.savepoint import savepoint
+from streaming.operators.comparison import Law
 from streaming.operators.runtime import frame, runtime_of
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
-from streaming.sqlviews.operator import law_of
 from tests.support.instants import NOW, at
 from tests.support.runs import run
 from tidemark.testing import land
@@ -173,4 +173,4 @@ def test_a_sum_of_doubles_in_another_order_is_told_from_another_value(
     spark: SparkSession, stored: float | None, computed: float | None, breaks: bool
 ) -> None:
     one, other = (spark.createDataFrame([("a", value)], "k string, v double") for value in (stored, computed))
-    assert law_of("view", "totals", one, other, "words").holds is not breaks
+    assert Law("view", "totals", one, other, "words", in_any_order=True).finding().holds is not breaks

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
         savepoints,
     )
     from streaming.operators import frame
-    from streaming.reading import Rows, read
+    from streaming.reading import Changed, Rows, changed, read
     from streaming.selected import SelectedRuntime as SelectedRuntime
     from streaming.service import drain
     from streaming.sinks import (

@@ -21,6 +21,7 @@ from streaming import Ascending as Ascending
 from streaming import Avro as Avro
 from streaming import BlockingPostgresLookup as BlockingPostgresLookup
 from streaming import BoundedOutOfOrderness as BoundedOutOfOrderness
+from streaming import Changed as Changed
 from streaming import Clock as Clock
 from streaming import CoGrouped as CoGrouped
 from streaming import CommittedOffsets as CommittedOffsets
@@ -120,6 +121,7 @@ from streaming import absence as absence
 from streaming import agg as agg
 from streaming import as_batch as as_batch
 from streaming import bucket_of as bucket_of
+from streaming import changed as changed
 from streaming import correct as correct
 from streaming import count_window as count_window
 from streaming import deduplicated as deduplicated

@@ -32,6 +32,7 @@ COMMANDS = {
     "erase": "erase",
     "show": "show",
     "sql": "sql",
+    "changed": "changed",
     "catalog": "catalog",
     "explain": "explain",
     "lateness": "lateness",
@@ -61,7 +62,18 @@ COMMANDS = {
 
 _PANELS = {
     "Bring a pipeline on": ("pipelines", "repair", "retract", "rebuild", "redeliver", "savepoints", "erase"),
-    "Look, check, publish": ("show", "sql", "catalog", "explain", "lateness", "bench", "audit", "doctor", "reports"),
+    "Look, check, publish": (
+        "show",
+        "sql",
+        "changed",
+        "catalog",
+        "explain",
+        "lateness",
+        "bench",
+        "audit",
+        "doctor",
+        "reports",
+    ),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "settings", "scaffold"),
 }

@@ -127,6 +127,18 @@ class LatenessDocument(Document):
         )
 
 
+class ChangedDocument(Document):
+    """`tidemark changed --json`: a part has the columns `by`, and how many results were `added` and `taken_back`."""
+
+    lake: str
+    pipeline: str
+    view: str
+    since: int
+    revision: int
+    by: list[str]
+    parts: list[dict[str, Any]]
+
+
 class VerdictDocument(BaseModel):
     """The verdict of an expectation on a section of a report."""
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
+    from streaming.reading.changed import Changed, changed
     from streaming.reading.conditions import Untranslatable
     from streaming.reading.read import Rows, read
     from streaming.reading.selection import Choice

@@ -45,7 +45,9 @@ def changed(
             parts=[json.loads(row) for row in rows],
         ).print()
         return
-    print_first(console, found.parts, str(found), limit)
+    console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    if found.parts.num_rows:
+        print_first(console, found.parts, "changed", limit)
     next_step(
         console,
         f"tidemark changed {name} --since {found.revision}",

@@ -165,6 +165,28 @@ def test_audit_lateness_status_and_metrics_are_documents(typed: Typed, lake: Lak
     assert {"name": "tidemark_stream_up", "labels": {"pipeline": "flights"}, "value": 0.0}.items() <= metrics[0].items()
 
 
+def test_days_that_changed_are_a_document_and_a_table_with_the_revision_to_go_on_from(typed: Typed, lake: Lake) -> None:
+    changed = document(typed, "changed departures_by_origin --json")
+    of = {"lake": lake.root, "pipeline": "flights", "view": "departures_by_origin", "since": -1, "revision": 0}
+    assert {name: changed[name] for name in of} == of
+    first = {entry["_day"]: entry["added"] for entry in changed["parts"]}
+    assert (changed["by"], sum(first.values())) == (["_day"], len(document_rows(typed, "show flights --json")))
+    assert {entry["taken_back"] for entry in changed["parts"]} == {0}
+
+    code, out, _ = typed("changed flights/departures_by_origin --by origin,_day --limit 1")
+    assert code == 0 and "Next: tidemark changed flights/departures_by_origin --since 0" in out
+    assert "flights/departures_by_origin, revision 0: " in out and " keys changed since revision -1" in out
+    refused = document(typed, "changed departures_by_origin --since 7 --json", expected=1)["error"]
+    assert "there is no revision 7 of 'departures_by_origin'; there are those up to 0" in refused["text"]
+
+
+def document_rows(typed: Typed, command: str) -> list[Any]:
+    """The rows that a command prints, one on each line."""
+    code, out, err = typed(command)
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
 @pytest.mark.long
 def test_a_report_is_a_document_whether_its_gate_opens_or_not(
     spark: SparkSession, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
 AUDIT := .tidemark/audit
+DBT := .tidemark/dbt
 LOCK := deploy/image/requirements.lock
 IN_IMAGE := kafka postgres s3 avro protobuf plots lineage otel
 # A file's tests share a worker, and so the fixtures of their module; tests/conftest.py puts them in order. A worker that
@@ -40,7 +41,7 @@ demo-kafka: jars ## The same from a Kafka broker into a Postgres, both started f
 test: jars archive ## Run all tests but the long ones, on all cores, or in WORKERS processes; CI does the same for each change
 	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not long'
 
-test-all: jars archive ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide; CI does so each night
+test-all: jars archive $(DBT)/.installed ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide; CI does so each night
 	@$(PARALLEL)
 
 test-fast: jars archive ## Run the tests that start neither Spark nor processes of their own
@@ -125,6 +126,14 @@ $(FLINK)/.installed: | python
 	@echo 'Installing Flink into $(FLINK) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(FLINK)
 	@$(FLINK)/bin/python -m pip install --quiet apache-flink==2.3.0
+	@touch $@
+
+# A Python of its own: what dbt asks for excludes what Dagster asks for. The releases after these bring a parser that has to
+# be compiled by a toolchain of Rust's.
+$(DBT)/.installed: | python
+	@echo 'Installing dbt into $(DBT) (once) ...'
+	@$(PYTHON) -m venv $(DBT)
+	@$(DBT)/bin/python -m pip install --quiet dbt-core==1.11.16 dbt-duckdb==1.10.1 deltalake==1.6.6 duckdb==2.0.0 pyarrow
 	@touch $@
 
 # A Python of its own: nothing of the platform needs what these two need.

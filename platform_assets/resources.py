@@ -11,7 +11,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from platform_assets.keys import current_keys, table_key
-from streaming import Lake, Rows, Settings, read, start_session
+from streaming import Changed, Lake, Rows, Settings, changed, read, start_session
 from streaming.base import ReadError
 from streaming.declare import CURRENT, Operator, Pipeline, declared_pipelines
 
@@ -51,6 +51,15 @@ class LakeResource(dg.ConfigurableResource):
             ReadError: a column is not there, nothing is there yet, or only Spark can tell which rows these are.
         """
         return read(pipeline, operator, what, where=where, columns=columns, as_of=as_of, lake=self.lake)
+
+    def changed(self, pipeline: str | Pipeline, operator: str | Operator | None = None, *, since: int = -1) -> Changed:
+        """The days of this lake whose results differ from those at a revision, as `tidemark.changed` gives them.
+
+        Raises:
+            DeclarationError: there is no such pipeline or operator, or it only ever adds rows.
+            ReadError: nothing is published yet, or nobody can tell any more what stood at that revision.
+        """
+        return changed(pipeline, operator, since=since, lake=self.lake)
 
 
 _FORMS = {"pyarrow.lib": Rows.arrow, "pandas": Rows.pandas, "polars": Rows.polars}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -11,7 +10,6 @@ from platform_assets.cli.context import AsJson, OperatorName, console, current_l
 from platform_assets.cli.documents import ChangedDocument
 from platform_assets.cli.render import next_step, print_first
 from streaming.reading import changed as read_changed
-from streaming.reading import json_lines
 
 
 def changed(
@@ -34,16 +32,7 @@ def changed(
     columns = [entry.strip() for entry in (by or "").split(",") if entry.strip()]
     found = read_changed(pipeline, operator, since=since, by=columns, lake=current_lake())
     if as_json:
-        rows = json_lines(found.parts.column_names, [found.parts])
-        ChangedDocument(
-            lake=current_lake().root,
-            pipeline=found.pipeline,
-            view=found.operator,
-            since=found.since,
-            revision=found.revision,
-            by=list(found.by),
-            parts=[json.loads(row) for row in rows],
-        ).print()
+        ChangedDocument(lake=current_lake().root, **found.document()).print()
         return
     console.print(str(found), highlight=False, markup=False, soft_wrap=True)
     if found.parts.num_rows:

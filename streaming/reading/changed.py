@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from streaming.declare import CHANGES, Operator, Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.reading.conditions import quoted
 from streaming.reading.selection import new_database
+from streaming.reading.texts import json_lines
 from streaming.tables import delta, rows_of
 
 if TYPE_CHECKING:
@@ -37,6 +39,18 @@ class Changed:
     revision: int
     by: tuple[str, ...]
     parts: pa.Table = field(repr=False)
+
+    def document(self) -> dict[str, Any]:
+        """The answer as `tidemark changed --json` prints it: dates and instants are texts, and `parts` objects."""
+        rows = json_lines(self.parts.column_names, [self.parts])
+        return {
+            "pipeline": self.pipeline,
+            "view": self.operator,
+            "since": self.since,
+            "revision": self.revision,
+            "by": list(self.by),
+            "parts": [json.loads(row) for row in rows],
+        }
 
     def __str__(self) -> str:
         where = f"{self.pipeline}/{self.operator}, revision {self.revision}"

@@ -1,0 +1,171 @@
+"""Models of dbt behind a view: real dbt over the open lake restates the days that late rows changed, and no others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from docs.examples.restated_by_dbt import Dbt, revenue_by_day
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Json,
+    Lake,
+    Pipeline,
+    RowChoice,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+    changed,
+    retract,
+)
+from streaming.changes import publish
+from tests.support.instants import NOW
+from tests.support.runs import run
+from tests.support.services import starting
+from tidemark import LakeResource
+from tidemark.testing import correct
+
+PROJECT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.long, pytest.mark.processes]
+
+orders = Stream(
+    name="orders",
+    source=Files("landing/orders"),
+    format=Json("customer string not null, placed_at timestamp not null, amount decimal(10, 2)"),
+    event_time="placed_at",
+    clock=BoundedOutOfOrderness("10 minutes", max_ahead="30 days"),
+)
+orders_by_hour = Windowed(
+    "orders_by_hour", orders, Tumbling("1 hour"), {"orders": agg.count(), "revenue": agg.sum("amount")}
+)
+PIPELINE = Pipeline(orders, (orders_by_hour,))
+
+
+def order(day: int, hour: int, amount: float) -> dict[str, Any]:
+    return {"customer": "ann", "placed_at": f"2026-01-{day:02}T{hour:02}:05:00Z", "amount": amount}
+
+
+@pytest.fixture(scope="session")
+def dbt() -> str:
+    """The command, in a Python of its own that `make test-all` makes."""
+    with starting("dbt"):
+        command = PROJECT / ".tidemark" / "dbt" / "bin" / "dbt"
+        if not command.exists():
+            raise FileNotFoundError(f"there is no {command}: run make test-all, or make .tidemark/dbt/.installed")
+    return str(command)
+
+
+@pytest.fixture
+def project(dbt: str, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project of `deploy/dbt/example`, with the package beside it."""
+    shutil.copytree(PROJECT / "deploy" / "dbt", tmp_path / "dbt")
+    folder = tmp_path / "dbt" / "example"
+    monkeypatch.setenv("TIDEMARK_HOME", lake.root)
+    monkeypatch.setenv("ACME_DATABASE", str(tmp_path / "acme.duckdb"))
+    monkeypatch.setenv("DBT_SEND_ANONYMOUS_USAGE_STATS", "false")
+    subprocess.run([dbt, "deps", "--quiet"], cwd=folder, check=True)
+    return folder
+
+
+def built(model: str) -> list[tuple[Any, ...]]:
+    """The rows of a model, as they are in its database."""
+    with duckdb.connect(os.environ["ACME_DATABASE"], read_only=True) as database:
+        return database.execute(f"select * from {model} order by 1").fetchall()
+
+
+def expected(spark: SparkSession, lake: Lake) -> list[tuple[Any, ...]]:
+    """Revenue of each day by Spark, of all hours that are current."""
+    hours = spark.read.format("delta").load(lake.path("orders", "orders_by_hour_current"))
+    hours.createOrReplaceTempView("hours")
+    rows = spark.sql("select date(window_start), sum(orders), sum(revenue) from hours group by 1 order by 1")
+    return [tuple(row) for row in rows.collect()]
+
+
+def test_a_model_restates_the_days_that_late_rows_changed_and_no_others(
+    spark: SparkSession, lake: Lake, dbt: str, project: Path
+) -> None:
+    """```
+    in time   5th 09:05, 6th 09:05, 14th 09:05 and 11:05    all days are built
+    late      5th 09:05                                      the 5th is built again, and its week
+    by hand   the order of the 6th is taken back             the 6th is gone, and its week is built again
+    ```
+    """
+
+    def build(since: int | None) -> int:
+        told = changed(PIPELINE, since=-1 if since is None else since, lake=lake)
+        variables = {} if since is None else {"changed": {"orders_by_hour": told.document()}}
+        command = [dbt, "run", "--quiet", "--profiles-dir", ".", "--vars", json.dumps(variables)]
+        subprocess.run(command, cwd=project, check=True)
+        assert [row[:3] for row in built("revenue_by_day")] == expected(spark, lake)
+        return told.revision
+
+    run(spark, lake, PIPELINE, [order(5, 9, 1), order(6, 9, 2), order(14, 9, 4), order(14, 11, 8)])
+    known = build(None)
+    first = {str(day): by for day, *_, by in built("revenue_by_day")}
+    weeks = {str(week): by for week, *_, by in built("revenue_by_week")}
+    assert (len(first), len(weeks), len({*first.values(), *weeks.values()})) == (3, 2, 1)
+
+    run(spark, lake, PIPELINE, [order(5, 9, 16)])
+    assert correct(spark, lake, orders_by_hour, lambda: NOW)
+    publish(spark, lake, orders_by_hour)
+    known = build(known)
+    second = {str(day): by for day, *_, by in built("revenue_by_day")}
+    assert {day for day, by in second.items() if by != first[day]} == {"2026-01-05"}
+    assert {str(week)[:10] for week, *_, by in built("revenue_by_week") if by != weeks[str(week)]} == {"2026-01-05"}
+
+    retract(spark, lake, PIPELINE, orders, RowChoice(where="amount = 2"), "a test", "the test", lambda: NOW)
+    assert correct(spark, lake, orders_by_hour, lambda: NOW)
+    publish(spark, lake, orders_by_hour)
+    build(known)
+    third = {str(day): by for day, *_, by in built("revenue_by_day")}
+    assert third == {day: by for day, by in second.items() if day != "2026-01-06"}
+
+
+def test_a_model_that_nobody_tells_what_changed_is_not_built(
+    spark: SparkSession, lake: Lake, dbt: str, project: Path
+) -> None:
+    run(spark, lake, PIPELINE, [order(5, 9, 1), order(5, 11, 2)])
+    command = [dbt, "run", "--profiles-dir", "."]
+    assert subprocess.run(command, cwd=project, check=False).returncode == 0
+    refused = subprocess.run(command, cwd=project, check=False, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "nobody says what changed of orders_by_hour. Give --vars" in refused.stdout
+
+
+def test_an_asset_of_dagster_goes_on_from_the_revision_of_its_last_run(
+    spark: SparkSession, lake: Lake, dbt: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = tmp_path / "pipelines_of_orders"
+    declared.mkdir()
+    (declared / "__init__.py").touch()
+    (declared / "orders.py").write_text(f"from {__name__} import PIPELINE as pipeline\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TIDEMARK_PIPELINES", declared.name)
+    resources = {"lake": LakeResource(home=lake.root), "dbt": Dbt(command=dbt, project=str(project))}
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def days() -> list[str]:
+            made = dg.materialize([revenue_by_day], resources=resources, instance=instance)
+            (event,) = made.get_asset_materialization_events()
+            told: list[str] = event.materialization.metadata["days"].value  # type: ignore[assignment]
+            assert [row[:3] for row in built("revenue_by_day")] == expected(spark, lake)
+            return told
+
+        run(spark, lake, PIPELINE, [order(5, 9, 1), order(6, 9, 2), order(6, 11, 4)])
+        assert days() == ["2026-01-05", "2026-01-06"]
+        run(spark, lake, PIPELINE, [order(5, 9, 16)])
+        assert correct(spark, lake, orders_by_hour, lambda: NOW)
+        publish(spark, lake, orders_by_hour)
+        assert days() == ["2026-01-05"]
+        assert days() == []

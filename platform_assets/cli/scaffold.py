@@ -24,7 +24,7 @@ from platform_assets.scaffold import (
     write_suite,
 )
 from streaming.base import BrokenModule, DeclarationError
-from streaming.declare import Pipeline, declared_pipelines, find_pipeline, modules, package_of, packages, view_folders
+from streaming.declare import Pipeline, find_pipeline, modules, package_of, packages, view_folders, written_pipelines
 
 Kind = Literal["stream", "view", "delivery", "suite", "report"]
 
@@ -91,7 +91,10 @@ def _view(name: str, of: str | None, folder: Path | None) -> _Added:
 
 def _sql_view(name: str, of: str | None, folder: Path | None) -> _Added:
     pipeline, _ = _pipeline(of)
-    path = write_sql_view(folder or view_folders()[0], name, pipeline)
+    folders = view_folders()
+    path = write_sql_view(folder or folders[0], name, pipeline)
+    if path.parent.resolve() not in [each.resolve() for each in folders]:
+        return _Added([path], f"mv {path} {folders[0]}", "puts it where views are found.")
     return _Added([path], f"tidemark run {pipeline.name}", "computes it from all that stands, and keeps it right.")
 
 
@@ -134,13 +137,17 @@ def _folder(kind: Literal["pipelines", "suites", "reports"]) -> Path:
 
 
 def _pipeline(name: str | None) -> tuple[Pipeline, ModuleType]:
-    """The pipeline of that name, or the only one there is, and the module that declares it."""
-    declared = declared_pipelines()
+    """The pipeline of that name, or the only one there is, as the module has it that declares it.
+
+    It may be one that waits for its first view.
+    """
+    declared = written_pipelines()
     if name is None and len(declared) != 1:
         raise DeclarationError(
             f"there are {len(declared)} pipelines: {', '.join(declared) or 'none'}", "say which one with --of."
         )
-    pipeline = find_pipeline(name or next(iter(declared)))
+    wanted = name or next(iter(declared))
+    pipeline = declared[wanted] if wanted in declared else find_pipeline(wanted)
     candidates = [module for module in modules("pipelines") if isinstance(module, ModuleType)]
     return pipeline, next(
         module for module in candidates if getattr(getattr(module, "pipeline", None), "name", None) == pipeline.name

@@ -57,7 +57,7 @@ def _add(file: Path, kind: Literal["view", "delivery"], name: str, needs: tuple[
     assignment, call = _pipeline_of(tree)
     given = {} if call is None else {keyword.arg: keyword.value for keyword in call.keywords}
     stream, views, held = given.get("stream"), given.get("views"), given.get(_GIVEN_AS[kind])
-    can_be_added_to = isinstance(views, ast.Tuple) and (held is None or isinstance(held, ast.Tuple))
+    can_be_added_to = (views is None or isinstance(views, ast.Tuple)) and (held is None or isinstance(held, ast.Tuple))
     if assignment is None or call is None or stream is None or not can_be_added_to:
         own = filled(kind, name=name, stream="...", **values)
         raise DeclarationError(

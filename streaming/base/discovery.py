@@ -6,7 +6,7 @@ import importlib
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
@@ -84,15 +84,28 @@ Declared = TypeVar("Declared", bound=_Named)
 
 @dataclass(frozen=True)
 class Discovery(Generic[Declared]):
-    """The declarations that can be used, each once, and the modules that cannot."""
+    """The declarations that can be used, each once, and the modules that cannot.
+
+    `places` has the module and the file of declarations, by name, as far as they are known.
+    """
 
     declared: tuple[Declared, ...]
     broken: tuple[BrokenModule, ...]
+    places: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
 
     @property
     def by_name(self) -> dict[str, Declared]:
         """The declarations that can be used."""
         return {declaration.name: declaration for declaration in self.declared}
+
+    def without(self, refused: Mapping[str, str]) -> Discovery[Declared]:
+        """The discovery where some declarations, by name, are among what is broken, each for a reason."""
+        if not refused:
+            return self
+        places = {name: self.places.get(name, (name, None)) for name in refused}
+        broken = [BrokenModule(*places[name], None, reason) for name, reason in refused.items()]
+        usable = tuple(each for each in self.declared if each.name not in refused)
+        return Discovery(usable, (*self.broken, *broken), self.places)
 
     def find(self, name: str, kind: str, place: str, error: type[Exception]) -> Declared:
         """The declaration of that name; `kind` is what it is called, `place` where modules declare one.
@@ -136,7 +149,8 @@ def discover(
             broken[name] = BrokenModule(name, files[name], None, reason)
     # Modules that hand on another module's declaration do not declare it again.
     usable = {id(declaration): declaration for name, declaration in declared.items() if name not in broken}
-    return Discovery(tuple(usable.values()), tuple(broken.values()))
+    places = {each.name: (name, files[name]) for name, each in declared.items() if id(each) in usable}
+    return Discovery(tuple(usable.values()), tuple(broken.values()), places)
 
 
 def _conflict_of(

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         package_of,
         packages,
         view_folders,
+        written_pipelines,
     )
     from streaming.declare.restarts import (
         ExponentialBackoff,

@@ -25,6 +25,9 @@ class Pipeline:
     `Pipeline(name="shop", streams=(orders, payments), operators=(...), deliveries=(...))` is the whole form.
     `Pipeline(flights, (departures_by_origin,))` is short for a pipeline of one stream, which it is named after.
 
+    Files of SQL views join it when the project is looked through, so that streams alone are enough here. A pipeline
+    with neither operators nor such views does not run.
+
     `receivers` land what some of the streams read, in a process beside that one.
 
     Where it runs continuously, a batch begins every `trigger` at the earliest. `restart` says what happens when its
@@ -33,8 +36,8 @@ class Pipeline:
     `limits` an alert is raised. With `change_data_feed` its tables have Delta's change data feed.
 
     Raises:
-        DeclarationError: there is no stream or no operator, a name is repeated or reserved, an operator or delivery
-            reads what the pipeline does not have, or an interval cannot be read.
+        DeclarationError: there is no stream, a name is repeated or reserved, an operator or delivery reads what the
+            pipeline does not have, or an interval cannot be read.
     """
 
     name: str
@@ -109,8 +112,6 @@ class Pipeline:
                 field="identical_failures",
                 value=self.identical_failures,
             )
-        if not self.operators:
-            raise DeclarationError(f"pipeline {self.name!r} has no views", "give it at least one.", pipeline=self.name)
         for stream in self.streams:
             if [entry.name for entry in self.streams].count(stream.name) > 1:
                 raise DeclarationError(
@@ -216,6 +217,21 @@ class Pipeline:
                         pipeline=self.name,
                         operator=operator.name,
                     )
+
+    def check_computes(self) -> None:
+        """Refuse to run a pipeline that only ingests.
+
+        Raises:
+            DeclarationError: it has no operator, also none of a file; the text says how to get one.
+        """
+        if not self.operators:
+            first = self.streams[0].name
+            raise DeclarationError(
+                f"pipeline {self.name!r} has streams, and nothing is computed from them",
+                f"Write a query over {first} as views/NAME.sql, beside the package of pipelines, as `tidemark new view "
+                "NAME --sql` does; or give the pipeline an operator in Python: operators=(...).",
+                pipeline=self.name,
+            )
 
     @property
     def logs(self) -> tuple[Stream, ...]:

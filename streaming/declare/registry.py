@@ -70,6 +70,15 @@ def broken_modules() -> tuple[BrokenModule, ...]:
     return _discovery().broken
 
 
+def written_pipelines() -> dict[str, Pipeline]:
+    """The pipelines as their modules have them, by name: without views of files, also where nothing is computed yet.
+
+    Raises:
+        DeclarationError: `TIDEMARK_PIPELINES` names a package that Python does not find.
+    """
+    return _written().by_name
+
+
 def find_pipeline(name: str) -> Pipeline:
     """The pipeline of that name.
 
@@ -92,8 +101,11 @@ def _streams(pipeline: Pipeline) -> set[str]:
 
 
 def _discovery() -> Discovery[Pipeline]:
-    found = discover(modules("pipelines"), "pipeline", Pipeline, _conflict)
-    return with_view_files(found, view_folders())
+    return with_view_files(_written(), view_folders())
+
+
+def _written() -> Discovery[Pipeline]:
+    return discover(modules("pipelines"), "pipeline", Pipeline, _conflict)
 
 
 def view_folders() -> list[Path]:

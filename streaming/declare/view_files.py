@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from streaming.base import BrokenModule, DeclarationError, Discovery, StreamingError
 from streaming.declare.operator import Operator
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
 FOLDER = "views"
 """The folder with the files of views, beside that of the pipelines."""
 
+_Source = Stream | Operator
+
 
 def with_view_files(discovery: Discovery[Pipeline], folders: Iterable[Path]) -> Discovery[Pipeline]:
     """The declarations with the views of the files in these folders, each in the pipeline that has what it reads.
 
-    A file that is no view of any pipeline is among what is broken, with the reason.
+    A file that is no view of any pipeline is among what is broken, with the reason, and so is a pipeline from whose
+    streams nothing is computed then.
     """
-    broken, files = list(discovery.broken), list["QueryFile"]()
+    broken, files = list(discovery.broken), list[_ViewFile]()
     for path in (path for folder in folders for path in sorted(folder.glob("*.sql"))):
         try:
-            files.append(_read(path))
+            files.append(_ViewFile.read(path))
         except StreamingError as error:
             broken.append(_broken(path, error))
     pipelines = {pipeline.name: pipeline for pipeline in discovery.declared}
@@ -36,53 +40,93 @@ def with_view_files(discovery: Discovery[Pipeline], folders: Iterable[Path]) -> 
     while files:
         left = [file for file in files if not _place(file, pipelines, broken)]
         if len(left) == len(files):
-            broken += [_broken(Path(file.path), _homeless(file, pipelines.values())) for file in left]
+            broken += [_broken(file.path, _homeless(file, pipelines.values())) for file in left]
             break
         files = left
-    return Discovery(tuple(pipelines.values()), tuple(broken))
+    return Discovery(tuple(pipelines.values()), tuple(broken), discovery.places).without(_idle(pipelines.values()))
 
 
-def _read(path: Path) -> QueryFile:
-    # Whoever has no such file loads no parser of SQL.
-    from streaming.sql import QueryFile
+class _ViewFile:
+    """A file with a view, parsed once for as long as it stays as it is."""
 
-    return QueryFile.read(path)
+    _parsed: ClassVar[dict[Path, tuple[tuple[int, ...], _ViewFile]]] = {}
+
+    def __init__(self, path: Path, query: QueryFile) -> None:
+        self.path = path
+        self.query = query
+        self._view: View | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> _ViewFile:
+        """The file at a path.
+
+        Raises:
+            DeclarationError: it is no text, or its head is wrong.
+        """
+        # Whoever has no such file loads no parser of SQL.
+        from streaming.sql import QueryFile
+
+        try:
+            about = path.stat()
+        except OSError as error:
+            raise DeclarationError(f"{path} cannot be read: {error}", value=str(path)) from error
+        # Looked at before it is read: what changes in between is read again next time.
+        stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
+        there = cls._parsed.get(path)
+        if there is None or there[0] != stamp:
+            there = cls._parsed[path] = stamp, cls(path, QueryFile.read(path))
+        return there[1]
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The names of what the query reads.
+
+        Raises:
+            BadQuery: it cannot be parsed.
+        """
+        from streaming.sql import relations_in
+
+        return self.query.of or relations_in(self.query.sql, self.query.deterministic)
+
+    def view(self, sources: Mapping[str, _Source]) -> View:
+        """The view over these sources, analysed once for the same ones.
+
+        Raises:
+            StreamingError: it cannot be kept right, with the reason.
+        """
+        of, query = tuple(sources[name] for name in self.reads), self.query
+        view = self._view
+        if view is None or len(of) != len(view.of) or any(a is not b for a, b in zip(of, view.of, strict=True)):
+            view = View(
+                name=query.name,
+                sql=query.sql,
+                of=of,
+                key=query.key,
+                deterministic=query.deterministic,
+                description=query.description,
+                every=query.every,
+            )
+            self._view = view
+        return view
 
 
-def _reads(file: QueryFile) -> tuple[str, ...]:
-    """The names of what the query of a file reads."""
-    from streaming.sql import relations_in
-
-    return file.of or relations_in(file.sql, file.deterministic)
-
-
-def _place(file: QueryFile, pipelines: dict[str, Pipeline], broken: list[BrokenModule]) -> bool:
+def _place(file: _ViewFile, pipelines: dict[str, Pipeline], broken: list[BrokenModule]) -> bool:
     """Give a view to the pipeline that has what it reads; false where none has yet."""
     try:
-        reads = _reads(file)
         for pipeline in pipelines.values():
             sources = _sources(pipeline)
-            if sources.keys() >= {*reads}:
-                view = View(
-                    name=file.name,
-                    sql=file.sql,
-                    of=tuple(sources[name] for name in reads),
-                    key=file.key,
-                    deterministic=file.deterministic,
-                    description=file.description,
-                    every=file.every,
-                )
-                pipelines[pipeline.name] = _with(pipeline, view)
+            if sources.keys() >= {*file.reads}:
+                pipelines[pipeline.name] = _with(pipeline, file.view(sources))
                 return True
     except StreamingError as error:
-        broken.append(_broken(Path(file.path), error))
+        broken.append(_broken(file.path, error))
         return True
     return False
 
 
-def _sources(pipeline: Pipeline) -> Mapping[str, Stream | Operator]:
+def _sources(pipeline: Pipeline) -> Mapping[str, _Source]:
     """The streams and operators that a view of a pipeline may read, by name."""
-    sources: tuple[Stream | Operator, ...] = (*pipeline.streams, *pipeline.operators)
+    sources: tuple[_Source, ...] = (*pipeline.streams, *pipeline.operators)
     return {each.name: each for each in sources}
 
 
@@ -91,11 +135,22 @@ def _with(pipeline: Pipeline, view: View) -> Pipeline:
     return Pipeline(**{**values, "operators": (*pipeline.operators, view)})
 
 
-def _homeless(file: QueryFile, pipelines: Iterable[Pipeline]) -> DeclarationError:
-    reads = ", ".join(_reads(file))
+def _idle(pipelines: Iterable[Pipeline]) -> Mapping[str, str]:
+    """The pipelines from whose streams nothing is computed, by name, each with what to do about it."""
+    idle = {}
+    for pipeline in pipelines:
+        try:
+            pipeline.check_computes()
+        except DeclarationError as error:
+            idle[pipeline.name] = str(error)
+    return idle
+
+
+def _homeless(file: _ViewFile, pipelines: Iterable[Pipeline]) -> DeclarationError:
+    reads = ", ".join(file.reads)
     there = "; ".join(f"{pipeline.name}: {', '.join(_sources(pipeline))}" for pipeline in pipelines)
     return DeclarationError(
-        f"view {file.name!r} reads {reads}, and no pipeline has all of it; there are {there or 'no pipelines'}",
+        f"view {file.query.name!r} reads {reads}, and no pipeline has all of it; there are {there or 'no pipelines'}",
         "correct the names, or declare what is missing in that pipeline.",
     )
 

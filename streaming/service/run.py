@@ -42,6 +42,9 @@ class Run:
     """Starts the queries of a pipeline, steps its operators, appends its heartbeats; the caller holds its lease.
 
     `observer` has the clock that it goes by, and follows each batch and step.
+
+    Raises:
+        DeclarationError: the pipeline has no operator.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Run:
         pipeline: Pipeline,
         observer: Observer,
     ) -> None:
+        pipeline.check_computes()
         self.spark = spark
         self.lake = lake
         self.pipeline = pipeline

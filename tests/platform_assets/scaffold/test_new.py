@@ -41,6 +41,11 @@ def test_a_view_is_added_behind_the_others_and_declared_before_the_pipeline(
     assert text.endswith(f'pipeline = Pipeline(stream=o.orders, views={then}, name="ß")\n')
 
 
+def test_the_first_view_of_a_pipeline_of_streams_alone_is_given_to_it(tmp_path: Path) -> None:
+    text = added(tmp_path, f'{HEAD}pipeline = Pipeline(stream=orders, name="shop")\n')
+    assert text.endswith('pipeline = Pipeline(stream=orders, name="shop", views=(by_day,))\n')
+
+
 @pytest.mark.parametrize(
     ("call", "then"),
     [

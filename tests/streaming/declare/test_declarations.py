@@ -111,7 +111,10 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
         lambda: Files("landing", files_per_batch=2, bytes_per_batch=1000),
         ("files_per_batch=2 and bytes_per_batch=1000 exclude one another", "keep the one"),
     ),
-    "no views": (lambda: Pipeline(STREAM, ()), ("'orders'", "no views", "at least one")),
+    "no views": (
+        lambda: Pipeline(STREAM).check_computes(),
+        ("'orders'", "nothing is computed", "views/NAME.sql", "tidemark new view NAME --sql", "operators=(...)"),
+    ),
     "view twice": (lambda: Pipeline(STREAM, (VIEW, VIEW)), ("'by_hour'", "needs its own")),
     "view named like a part of the stream": (
         lambda: Pipeline(STREAM, (replace(VIEW, name="late"),)),

@@ -9,6 +9,7 @@ import pytest
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, View, Windowed, agg
 from streaming.base import Discovery
 from streaming.declare.view_files import with_view_files
+from streaming.sql import Query, QueryFile
 
 ORDERS = Stream(
     name="orders",
@@ -21,12 +22,17 @@ BY_HOUR = Windowed("by_hour", ORDERS, Tumbling("1 hour"), {"orders": agg.count()
 PIPELINE = Pipeline(ORDERS, (BY_HOUR,))
 
 
-def found(folder: Path, **files: str) -> Discovery[Pipeline]:
+STREAMS_ALONE = Pipeline(ORDERS)
+BY_COUNTRY = "-- key: country\nselect country, count(*) as orders from orders group by country\n"
+
+
+def found(folder: Path, pipeline: Pipeline = PIPELINE, **files: str) -> Discovery[Pipeline]:
     views = folder / "acme" / "views"
-    views.mkdir(parents=True)
+    views.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (views / f"{name}.sql").write_text(text)
-    return with_view_files(Discovery((PIPELINE,), ()), [views])
+    places = {pipeline.name: ("acme.pipelines.orders", "orders.py")}
+    return with_view_files(Discovery((pipeline,), (), places), [views])
 
 
 def test_a_file_is_a_view_of_the_pipeline_that_has_what_it_reads(tmp_path: Path) -> None:
@@ -78,3 +84,56 @@ def test_a_file_that_is_no_view_is_told_with_the_reason(tmp_path: Path, text: st
     assert words in broken.reason
     # The pipeline that is right goes on without it.
     assert discovery.declared == (PIPELINE,)
+
+
+def test_a_pipeline_of_streams_alone_has_the_views_of_files(tmp_path: Path) -> None:
+    discovery = found(tmp_path, STREAMS_ALONE, by_country=BY_COUNTRY)
+    assert discovery.broken == ()
+    (pipeline,) = discovery.declared
+    assert [operator.name for operator in pipeline.operators] == ["by_country"]
+
+
+def test_a_pipeline_with_neither_operators_nor_views_is_told_both_ways_to_get_one(tmp_path: Path) -> None:
+    discovery = found(tmp_path, STREAMS_ALONE)
+    assert discovery.declared == ()
+    (broken,) = discovery.broken
+    assert (broken.module, broken.file) == ("acme.pipelines.orders", "orders.py")
+    for words in ("nothing is computed", "views/NAME.sql", "`tidemark new view NAME --sql`", "operators=(...)"):
+        assert words in broken.reason
+
+
+def _counted(patch: pytest.MonkeyPatch, of: type, name: str) -> list[object]:
+    """What a class method is called with from now on; it does what it did."""
+    calls: list[object] = []
+    method = getattr(of, name)
+
+    def counted(*args: object, **kwargs: object) -> object:
+        calls.append(args)
+        return method(*args, **kwargs)
+
+    patch.setattr(of, name, counted)
+    return calls
+
+
+def test_a_file_is_parsed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, of = _counted(monkeypatch, QueryFile, "read"), _counted(monkeypatch, Query, "of")
+    last = "-- key: ()\nselect max(orders) as orders from by_country"
+
+    def names() -> list[tuple[str, ...]]:
+        (pipeline,) = found(tmp_path, STREAMS_ALONE).declared
+        return [operator.columns for operator in pipeline.operators]
+
+    found(tmp_path, STREAMS_ALONE, by_country=BY_COUNTRY, a_last=last)
+    for _ in range(3):
+        assert names() == [("country", "orders"), ("orders",)]
+    assert (len(read), len(of)) == (2, 2)
+    # What reads it is analysed anew, too.
+    found(tmp_path, STREAMS_ALONE, by_country=BY_COUNTRY.replace("country, count", "country, id, count"))
+    assert found(tmp_path, STREAMS_ALONE).declared == ()
+    wider = BY_COUNTRY.replace("country, count", "country, max(id) as id, count")
+    found(tmp_path, STREAMS_ALONE, by_country=wider)
+    before = len(read)
+    assert names() == [("country", "id", "orders"), ("orders",)]
+    assert len(read) == before
+    (tmp_path / "acme" / "views" / "a_last.sql").unlink()
+    assert names() == [("country", "id", "orders")]

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import dagster as dg
 
 from streaming import Pipeline, Stream
-from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Delivery, Operator
+from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Delivery, ExternalTable, Operator
 
 
 def source_key(stream: Stream) -> dg.AssetKey:
@@ -30,9 +30,15 @@ def log_key(stream: Stream) -> dg.AssetKey:
 
 
 def read_keys(operator: Operator) -> list[dg.AssetKey]:
-    """The tables that an operator reads: logs, and what is current of other operators."""
+    """The tables that an operator reads: logs, what is current of other operators, and tables of others."""
     logs = (stream for stream in operator.reads if stream in (*operator.follows, *operator.pins))
-    return [*map(log_key, logs), *(key for below in operator.reads_current for key in current_keys(below))]
+    current = (key for below in operator.reads_current for key in current_keys(below))
+    return [*map(log_key, logs), *current, *map(external_key, operator.external)]
+
+
+def external_key(table: ExternalTable) -> dg.AssetKey:
+    """A table that an operator reads and nobody in its pipeline writes."""
+    return dg.AssetKey(["external", *filter(None, table.uri.split("/"))])
 
 
 def rejected_key(stream: Stream) -> dg.AssetKey:

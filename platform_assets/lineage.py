@@ -45,6 +45,7 @@ def lineage_of_table(operator: Operator, suffix: str = "") -> Lineage:
         return lineage_of_current(operator)
     of = {stream.name: keys.log_key(stream) for stream in operator.reads}
     of |= {below.name: keys.table_key(below, CURRENT) for below in operator.reads_current}
+    of |= {table.name: keys.external_key(table) for table in operator.external}
     return {spec.name: [(of[source], column) for source, column in spec.of] for spec in operator.columns_of(suffix)}
 
 

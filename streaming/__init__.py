@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Delivery,
         Enriched,
         ExponentialBackoff,
+        ExternalTable,
         FailureRate,
         FixedDelay,
         History,

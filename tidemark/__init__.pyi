@@ -44,6 +44,7 @@ from streaming import Enriched as Enriched
 from streaming import EventTimeTrigger as EventTimeTrigger
 from streaming import Evictor as Evictor
 from streaming import ExponentialBackoff as ExponentialBackoff
+from streaming import ExternalTable as ExternalTable
 from streaming import FailureRate as FailureRate
 from streaming import Files as Files
 from streaming import FixedDelay as FixedDelay

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from streaming.base import ADDED, AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN, DeclarationError
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
+from streaming.declare.external_table import ExternalTable
 from streaming.declare.stream import Stream
 
 CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
@@ -134,6 +135,11 @@ class Operator(ABC):
     @property
     def looks_up(self) -> tuple[str | Operator, ...]:
         """The Delta tables in which it finds answers, by address or operator, as far as that is declared."""
+        return ()
+
+    @property
+    def external(self) -> tuple[ExternalTable, ...]:
+        """The tables that it reads and that nobody in its pipeline writes."""
         return ()
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, check_name, interval, settle
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
+from streaming.declare.external_table import ExternalTable
 from streaming.declare.history import VALID_FROM, VALID_TO, History
 from streaming.declare.operator import CURRENT, AlwaysCurrent, Operator, TableSpec, published_columns
 from streaming.declare.stream import Stream
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 class View(AlwaysCurrent):
     """A query in Spark's SQL over what stands of its sources, always current: nothing is late for it.
 
-    `of` are the streams and operators that the query may name in `from`, each by its name: of a stream the rows that
-    stand, of an operator what is current. `key` are columns of the result, the unit in which results are replaced: a
-    step finds the keys that changed rows of the sources may touch, computes the query for these alone, and writes what
-    differs. Several rows may have the same key; without columns all rows are one key, and each step computes all.
+    `of` are the sources that the query may name in `from`, each by its name: of a stream the rows that stand, of an
+    operator what is current, of an `ExternalTable` the rows of its newest version. `key` are columns of the result, the
+    unit in which results are replaced: a step finds the keys that changed rows of the sources may touch, computes the
+    query for these alone, and writes what differs. Several rows may have the same key; without columns all rows are one
+    key, and each step computes all.
 
     The query must give the same rows for the same sources. Functions that nobody here knows are refused, but for those
     named in `deterministic`.
@@ -37,7 +39,7 @@ class View(AlwaysCurrent):
 
     name: str
     sql: str
-    of: tuple[Stream | Operator, ...]
+    of: tuple[Stream | Operator | ExternalTable, ...]
     key: tuple[str, ...] = ()
     deterministic: tuple[str, ...] = ()
     description: str = ""
@@ -48,7 +50,9 @@ class View(AlwaysCurrent):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        object.__setattr__(self, "of", (self.of,) if isinstance(self.of, (Stream, Operator)) else tuple(self.of))
+        object.__setattr__(
+            self, "of", (self.of,) if isinstance(self.of, (Stream, Operator, ExternalTable)) else tuple(self.of)
+        )
         settle(self, f"SQL view {self.name!r}")
         self._check_sources()
         if self.every is not None:
@@ -84,6 +88,13 @@ class View(AlwaysCurrent):
                     operator=self.name,
                     value=source.name,
                 )
+        if all(isinstance(source, ExternalTable) for source in self.of):
+            raise DeclarationError(
+                f"SQL view {self.name!r} reads {', '.join(names)}, and no stream: nothing would tell it when to step",
+                "let it read a stream or an operator, too, or follow a table as one: Stream(..., source=Table(uri)).",
+                operator=self.name,
+                value=names[0],
+            )
 
     @cached_property
     def query(self) -> Query:
@@ -120,6 +131,11 @@ class View(AlwaysCurrent):
         return tuple(source for source in self.of if isinstance(source, Operator))
 
     @property
+    def external(self) -> tuple[ExternalTable, ...]:
+        """The tables of others that it names."""
+        return tuple(source for source in self.of if isinstance(source, ExternalTable))
+
+    @property
     def tables(self) -> tuple[TableSpec, ...]:
         """The rows of the result as steps add them and take them back."""
         about = f": {self.description}" if self.description else ""
@@ -145,10 +161,12 @@ class View(AlwaysCurrent):
     @property
     def fingerprint(self) -> Mapping[str, Any]:
         """The query, its key and its sources."""
+        external = {table.name: f"{table.uri} ({table.schema})" for table in self.external}
         return {
             "sql": self.sql.strip(),
             "key": list(self.key),
             "sources": sorted(source.name for source in self.of),
+            **({"tables": external} if external else {}),
         }
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:

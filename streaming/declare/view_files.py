@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from streaming.base import BrokenModule, DeclarationError, Discovery, StreamingError
+from streaming.declare.external_table import ExternalTable
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.sql_view import View
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 FOLDER = "views"
 """The folder with the files of views, beside that of the pipelines."""
 
-_Source = Stream | Operator
+_Source = Stream | Operator | ExternalTable
 
 
 def with_view_files(discovery: Discovery[Pipeline], folders: Iterable[Path]) -> Discovery[Pipeline]:
@@ -88,6 +89,19 @@ class _ViewFile:
 
         return self.query.of or relations_in(self.query.sql, self.query.deterministic)
 
+    @cached_property
+    def external(self) -> Mapping[str, ExternalTable]:
+        """The tables of others that its head names.
+
+        Raises:
+            DeclarationError: a table is no Delta table that can be read, or a name is there twice.
+        """
+        external = {name.lower(): ExternalTable(name.lower(), uri, schema) for name, uri, schema in self.query.tables}
+        if len(external) < len(self.query.tables):
+            names = ", ".join(name for name, _, _ in self.query.tables)
+            raise DeclarationError(f"{self.path} names tables {names}, one of them twice", "name each once.")
+        return external
+
     def view(self, sources: Mapping[str, _Source]) -> View:
         """The view over these sources, analysed once for the same ones.
 
@@ -114,7 +128,7 @@ def _place(file: _ViewFile, pipelines: dict[str, Pipeline], broken: list[BrokenM
     """Give a view to the pipeline that has what it reads; false where none has yet."""
     try:
         for pipeline in pipelines.values():
-            sources = _sources(pipeline)
+            sources = {**_sources(pipeline), **file.external}
             if sources.keys() >= {*file.reads}:
                 pipelines[pipeline.name] = _with(pipeline, file.view(sources))
                 return True
@@ -147,11 +161,12 @@ def _idle(pipelines: Iterable[Pipeline]) -> Mapping[str, str]:
 
 
 def _homeless(file: _ViewFile, pipelines: Iterable[Pipeline]) -> DeclarationError:
-    reads = ", ".join(file.reads)
+    reads = ", ".join(name for name in file.reads if name not in file.external)
     there = "; ".join(f"{pipeline.name}: {', '.join(_sources(pipeline))}" for pipeline in pipelines)
     return DeclarationError(
         f"view {file.query.name!r} reads {reads}, and no pipeline has all of it; there are {there or 'no pipelines'}",
-        "correct the names, or declare what is missing in that pipeline.",
+        "correct the names, or declare what is missing in that pipeline; where a Delta table of others is, say at the "
+        "head of the file: `-- table: NAME at PLACE (id bigint, name string)`.",
     )
 
 

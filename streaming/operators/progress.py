@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from streaming.base import FencedError, FrozenMapping, OperatorError, counted, optional_instant, to_micros, told
 from streaming.clocks import joint_watermark
-from streaming.declare import Operator
+from streaming.declare import ExternalTable, Operator
 from streaming.lake import Lake
 from streaming.log import Batch, head
 from streaming.tables import delta
@@ -49,7 +49,10 @@ _THROUGH, _WATERMARK = "through.{}", "watermark.{}"
 """The numbers of each stream: the newest batch of its log that is followed, and the watermark after it."""
 
 REVISION_OF = "revision.{}"
-"""The number of each operator of which the table's own reads what is current: the newest revision that is followed."""
+"""The number of each operator of which the table's own reads what is current: the newest revision that is followed.
+
+Of an external table it tells which version of which table that is.
+"""
 
 NEWEST_BATCH, _ROWS_IN, _KEPT = "batch", "rows_in", "kept"
 """The numbers that hold `Progress.batch` and the two of `FilterCounts`."""
@@ -299,8 +302,11 @@ class Progress:
         return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())
 
 
-def revision_followed(table: DeltaTable | None, of: Operator) -> int:
-    """The newest revision of what is current of an operator that an open table has followed; -1 for none."""
+def revision_followed(table: DeltaTable | None, of: Operator | ExternalTable) -> int:
+    """The newest revision of what is current of an operator that an open table has followed; -1 for none.
+
+    Of an external table the number of its version.
+    """
     number = first_number(table, REVISION_OF.format(of.name))
     return -1 if number is None else number
 

@@ -11,13 +11,14 @@ from threading import Event
 from time import monotonic
 from typing import Literal
 
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError, interval
 from streaming.changes import Publishing
 from streaming.clocks import latest
-from streaming.declare import Pipeline
+from streaming.declare import ExternalTable, Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
@@ -27,6 +28,7 @@ from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus
 from streaming.service.watch import Watch
+from streaming.tables import delta
 
 _LOOK_EVERY = 0.5
 _PUBLISHED_WITHIN = timedelta(minutes=1)
@@ -281,6 +283,7 @@ class _Stepping:
         self._stepped: dict[str, dict[str, int]] = {}
         self._stepped_at: dict[str, datetime] = {}
         self._began: dict[str, float] = {}
+        self._versions: dict[ExternalTable, tuple[float, int]] = {}
 
     def follow(self) -> None:
         """Let each operator that is behind its logs, and is not stepping, step."""
@@ -354,4 +357,16 @@ class _Stepping:
     def _heads_of(self, runtime: OperatorRuntime) -> dict[str, int]:
         operator, heads, published = runtime.operator, self._run.heads, self._run.published
         of_streams = {stream.name: heads[stream.name].number for stream in operator.reads if stream.name in heads}
-        return {**of_streams, **{each.name: published.get(each.name, 0) for each in operator.reads_current}}
+        of_operators = {each.name: published.get(each.name, 0) for each in operator.reads_current}
+        return {**of_streams, **of_operators, **{each.name: self._version_of(each) for each in operator.external}}
+
+    def _version_of(self, table: ExternalTable) -> int:
+        """The version of a table that others write, -1 for none; looked for now and then."""
+        looked_at, version = self._versions.get(table, (-_LOOKED_AT_EVERY, -1))
+        if monotonic() - looked_at >= _LOOKED_AT_EVERY:
+            # The step that reads it tells what is wrong with it.
+            with suppress(StreamingError, DeltaError, OSError):
+                newest = delta.version_of(self._run.lake.path(table.uri))
+                version = -1 if newest is None else newest
+            self._versions[table] = monotonic(), version
+        return version

@@ -15,7 +15,8 @@ from streaming.base import DeclarationError
 
 _SETTING = re.compile(r"--\s*([A-Za-z_]+)\s*:\s*(.*?)\s*$")
 _NAMES = re.compile(r"\s*(`(?:[^`]|``)+`|[^,`]+?)\s*(?:,|$)")
-_SETTINGS = ("name", "key", "of", "every", "deterministic")
+_TABLE = re.compile(r"([A-Za-z_]\w*)\s+at\s+(\S+?)\s*\((.+)\)")
+_SETTINGS = ("name", "key", "of", "table", "every", "deterministic")
 _GLOBAL = "()"
 
 
@@ -34,6 +35,8 @@ class QueryFile:
     """The columns of the key; () where the head says `-- key: ()`."""
     of: tuple[str, ...] = ()
     """The relations that the query may read; () where the head does not name them."""
+    tables: tuple[tuple[str, str, str], ...] = ()
+    """Tables of others that the query reads: the name in `from`, the place, and the columns in Spark DDL."""
     every: str | None = None
     """The interval at which it is computed."""
     deterministic: tuple[str, ...] = ()
@@ -70,6 +73,7 @@ class QueryFile:
             (at for at, line in enumerate(lines) if line.strip() and not line.strip().startswith("--")), len(lines)
         )
         settings: dict[str, str] = {}
+        tables = list[tuple[str, str, str]]()
         description = []
         for number, line in enumerate(lines[:head], 1):
             setting = _SETTING.fullmatch(line.strip())
@@ -84,6 +88,9 @@ class QueryFile:
                     f"has the unknown setting {setting[1]!r}",
                     f"Settings are: {', '.join(_SETTINGS)}. Other comments have no colon behind their first word.",
                 )
+            if word == "table" and value:
+                tables.append(_table(value, path, number))
+                continue
             if word in settings:
                 raise _wrong(path, number, f"sets {word!r} again", "Set it once.")
             if not value:
@@ -106,10 +113,25 @@ class QueryFile:
             line=head + 1,
             key=() if settings["key"] == _GLOBAL else _names(settings["key"]),
             of=_names(settings.get("of", "")),
+            tables=tuple(tables),
             every=settings.get("every"),
             deterministic=_names(settings.get("deterministic", "")),
             description="\n".join(description).strip(),
         )
+
+
+def _table(value: str, path: str | Path, number: int) -> tuple[str, str, str]:
+    """The name, the place and the columns of a table of others."""
+    parts = _TABLE.fullmatch(value)
+    if parts is None:
+        raise _wrong(
+            path,
+            number,
+            f"has {value!r} where a table should be",
+            "Write its name in the query, its place and the columns that the query reads, such as `-- table: regions "
+            "at dimensions/regions (id bigint, name string)`.",
+        )
+    return parts[1], parts[2], parts[3]
 
 
 def _checked(word: str, value: str, path: str | Path, number: int) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, NoVersionError
 from streaming.changes import ChangePosition, Look, LookAtSigned, look_at
 from streaming.declare import Stream, View
 from streaming.lake import Lake
@@ -48,6 +48,9 @@ class _ViewAnalysis(Analysis[View]):
             names = {
                 stream.name: frames.add(self.inputs[stream.name].select(*(f"`{name}`" for name in stream.columns)))
                 for stream in self.of.follows
+            }
+            names |= {
+                table.name: frames.add(self.spark.createDataFrame([], table.schema)) for table in self.of.external
             }
             return frames.query(self.of.query.text(names.__getitem__))
 
@@ -94,8 +97,9 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
         table = delta.open_table(self.lake.table(self.operator))
         at = Position.of(self.operator, table)
         of_streams = [str(at.progress)] if at.progress.through else []
-        of_operators = [f"revision {number:,} of {name}" for name, number in at.revisions.items()]
-        return f"{' and '.join([*of_streams, *of_operators])}{built_anew(at.progress.generation)}"
+        others = relations_of(self.lake, self.operator)[1]
+        of_others = [each.words(at[each.name]) for each in others if at[each.name] >= 0]
+        return f"{' and '.join([*of_streams, *of_others])}{built_anew(at.progress.generation)}"
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[View], logs: Mapping[str, LogAtVersion]
@@ -105,13 +109,17 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
             raise pinned.nothing_yet(self.lake, "followed")
         table = delta.opened(self.lake.table(view), pinned.versions[""])
         at = Position.of(view, table)
-        streams, operators = relations_of(self.lake, view)
+        streams, others = relations_of(self.lake, view)
         with NamedRows(spark) as frames:
             names = {
                 each.name: frames.add(each.standing_of(logs[each.name].rows.where(F.col(BATCH) <= at[each.name])))
                 for each in streams
             }
-            names |= {each.name: frames.add(each.now(spark, at[each.name])) for each in operators}
+            try:
+                names |= {each.name: frames.add(each.now(spark, at[each.name])) for each in others}
+            except NoVersionError as gone:
+                yield Finding("view", view.name, 0, 0, f"not compared: {gone}")
+                return
             expected = frames.query(view.query.text(names.__getitem__))
             stored = self.first_at(spark, pinned.versions[""])
             words = "rows: those of the query over what stands of its sources"

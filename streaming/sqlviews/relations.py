@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from abc import ABC, abstractmethod
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, REVISION, SIGN, OperatorError
-from streaming.changes import Publishing, revision_of
-from streaming.declare import CHANGES, CURRENT, Operator, Stream, View
+from streaming.base import ORIGIN, REASON, REVISION, SIGN, NoVersionError, SourceError
+from streaming.changes import Publishing, differences, revision_of
+from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, Stream, View
 from streaming.lake import Lake
 from streaming.log import LogFiles, sign_of_row, standing, valid
 from streaming.revisions import followed_by, net, standing_rows
-from streaming.tables import delta, newest_commits
+from streaming.tables import delta, newest_commits, read_files, sql_type
+
+_VERSION_BITS = 32
 
 
 class Relation(ABC):
     """A table that a query reads by a `name` in `from`.
 
-    A position is a number that never falls, -1 before the first row.
+    A position is a number, -1 before the first row. That of streams and operators never falls.
     """
 
     name: str
@@ -38,7 +44,7 @@ class Relation(ABC):
         """The rows that stand at a position: `columns`.
 
         Raises:
-            OperatorError: that position cannot be read any more.
+            NoVersionError: that position cannot be read any more.
         """
 
     @abstractmethod
@@ -86,7 +92,19 @@ class StreamRelation(Relation):
         return self._named(rows.withColumn(SIGN, sign.cast("int")), SIGN)
 
 
-class OperatorRelation(Relation):
+class PinnedRelation(Relation):
+    """A relation of which a step takes what is newest when it begins."""
+
+    @abstractmethod
+    def newest(self) -> int:
+        """The newest position; -1 where there is nothing yet."""
+
+    @abstractmethod
+    def words(self, position: int) -> str:
+        """A position for a person to read."""
+
+
+class OperatorRelation(PinnedRelation):
     """The current results of an operator; its positions are the revisions of its changes."""
 
     def __init__(self, lake: Lake, operator: Operator) -> None:
@@ -97,9 +115,11 @@ class OperatorRelation(Relation):
         self._publishing = Publishing(lake, operator)
 
     def newest(self) -> int:
-        """The newest revision that is published; -1 for none."""
         table = delta.open_table(self._current)
         return -1 if table is None else revision_of(table)
+
+    def words(self, position: int) -> str:
+        return f"revision {position:,} of {self.name}"
 
     def none(self, spark: SparkSession) -> DataFrame:
         return self._named(delta.read(spark, self._current).limit(0))
@@ -117,7 +137,7 @@ class OperatorRelation(Relation):
                 says = commit["userMetadata"]
                 if isinstance(says, dict) and says.get("revision") == through:
                     return self._named(delta.read(spark, self._current, commit["version"]))
-        raise OperatorError(
+        raise NoVersionError(
             f"revision {through} of what is current of {self._operator.kind_name} {self.name!r} cannot be read any "
             "more: its files were cleaned away.",
             f"Run `tidemark run {self._operator.folder}`, which reads the newest.",
@@ -133,9 +153,110 @@ class OperatorRelation(Relation):
         return self._named(rows.where(between), SIGN)
 
 
-def relations_of(lake: Lake, view: View) -> tuple[tuple[StreamRelation, ...], tuple[OperatorRelation, ...]]:
-    """The relations of a view: those of streams, and those of operators."""
-    return (
-        tuple(StreamRelation(lake, stream) for stream in view.follows),
-        tuple(OperatorRelation(lake, operator) for operator in view.reads_current),
-    )
+class ExternalRelation(PinnedRelation):
+    """The rows of a Delta table that somebody else writes.
+
+    Its positions are versions of the table, each with a number of the table itself: another table in its place has
+    other rows at the same version.
+    """
+
+    def __init__(self, lake: Lake, table: ExternalTable) -> None:
+        self.name = table.name
+        self.columns = table.columns
+        self._declared = table
+        self._uri = lake.path(table.uri)
+
+    def newest(self) -> int:
+        table = delta.open_table(self._uri)
+        if table is None:
+            raise SourceError(
+                f"there is no Delta table at {self._uri!r}, which external table {self.name!r} is declared to be",
+                f"Create it with the columns {self._declared.schema}, or correct its uri.",
+                value=self._uri,
+            )
+        if misfit := self._misfit(table):
+            raise SourceError(
+                f"external table {self.name!r} is declared as {self._declared.schema}, but in {self._uri!r} {misfit}.",
+                "Correct the schema of the external table.",
+                value=self._uri,
+            )
+        return _position_of(table)
+
+    def words(self, position: int) -> str:
+        return f"version {_version_in(position):,} of {self.name}"
+
+    def none(self, spark: SparkSession) -> DataFrame:
+        return self.now(spark, self.newest()).limit(0)
+
+    def has_changed(self, after: int, through: int) -> bool:
+        return through != after
+
+    def now(self, spark: SparkSession, through: int) -> DataFrame:
+        table = self._at(through)
+        if table is None or (table.version() != delta.version_of(self._uri) and delta.missing_files(table)):
+            raise NoVersionError(
+                f"{self.words(through)} at {self._uri!r} cannot be read any more: it or its files were cleaned away, "
+                "or another table is in its place.",
+                "The next step of the view reads the newest version, and computes everything.",
+                value=through,
+            )
+        return self._named(delta.read(spark, self._uri, table.version()))
+
+    def signed(self, spark: SparkSession, after: int, through: int) -> DataFrame | None:
+        before, table = self._at(after), self._at(through)
+        if before is None or table is None or self._misfit(before) or delta.missing_files(before):
+            return None
+        were, are = _differing(spark, self._uri, before, table)
+        first = self._named(are).withColumn(REASON, F.lit(""))
+        return self._named(differences(first, self._named(were), self.columns), SIGN)
+
+    def _at(self, position: int) -> DeltaTable | None:
+        """The table at a position, opened; None where that cannot be had any more."""
+        try:
+            table = delta.open_table(self._uri, _version_in(position))
+        except (DeltaError, FileNotFoundError):
+            return None
+        return table if table is not None and _position_of(table) == position else None
+
+    def _misfit(self, table: DeltaTable) -> str:
+        """The first declared column that an open table does not have, or has with another type; empty for none."""
+        there = {field["name"]: sql_type(field["type"]) for field in json.loads(table.schema().to_json())["fields"]}
+        for name, kind in self._declared.types.items():
+            if name not in there:
+                return f"there is no column {name!r}; there are: {', '.join(there)}"
+            if there[name] != kind.replace(", ", ","):
+                return f"column {name!r} is of type {there[name]}"
+        return ""
+
+
+def _position_of(table: DeltaTable) -> int:
+    """The version of an open table, below a number of the table."""
+    return zlib.crc32(str(table.metadata().id).encode()) >> 1 << _VERSION_BITS | table.version()
+
+
+def _version_in(position: int) -> int:
+    return position & (1 << _VERSION_BITS) - 1
+
+
+def _differing(spark: SparkSession, uri: str, before: DeltaTable, table: DeltaTable) -> tuple[DataFrame, DataFrame]:
+    """Rows of two versions of a table in files that only one of them has, or all where files alone do not tell rows."""
+    then, now = (dict.fromkeys(map(str, each.get_add_actions()["path"].to_pylist())) for each in (before, table))
+    # A path with these is of a clone, or encoded.
+    is_encoded = any(sign in path for path in (*then, *now) for sign in (":", "%"))
+    if is_encoded or _is_more(before) or _is_more(table):
+        return delta.read(spark, uri, before.version()), delta.read(spark, uri, table.version())
+    removed, added = [path for path in then if path not in now], [path for path in now if path not in then]
+    # By the columns of the newer one: what an older file does not have is null in it.
+    return read_files(spark, table, uri, removed), read_files(spark, table, uri, added)
+
+
+def _is_more(table: DeltaTable) -> bool:
+    """True if more than the files of an open table tells its rows: partitions, deletes, or other names of columns."""
+    return bool(table.metadata().partition_columns) or table.protocol().min_reader_version > 1
+
+
+def relations_of(lake: Lake, view: View) -> tuple[tuple[StreamRelation, ...], tuple[PinnedRelation, ...]]:
+    """The relations of a view: those of streams, and all others."""
+    operators = (OperatorRelation(lake, operator) for operator in view.reads_current)
+    external = (ExternalRelation(lake, table) for table in view.external)
+    return tuple(StreamRelation(lake, stream) for stream in view.follows), (*operators, *external)

@@ -44,7 +44,7 @@ _FEW = 1_000
 
 @dataclass(frozen=True)
 class Position:
-    """The point up to which an SQL view has followed its sources: batches of streams, and `revisions` of operators."""
+    """The point up to which an SQL view has followed its sources: batches of streams, `revisions` of all others."""
 
     progress: Progress
     revisions: Mapping[str, int]
@@ -52,7 +52,7 @@ class Position:
     @classmethod
     def of(cls, view: View, table: DeltaTable | None) -> Position:
         """The position that an open table of the view records."""
-        revisions = {each.name: revision_followed(table, each) for each in view.reads_current}
+        revisions = {each.name: revision_followed(table, each) for each in (*view.reads_current, *view.external)}
         return cls(Progress.of(view, table), FrozenMapping(revisions))
 
     def __getitem__(self, relation: str) -> int:
@@ -85,22 +85,22 @@ class SqlViewSteps:
         self._lake = lake
         self._view = view
         self._outputs = Outputs(lake, view)
-        self._streams, self._operators = relations_of(lake, view)
+        self._streams, self._pinned = relations_of(lake, view)
         self._texts = _Texts(view.query)
 
     @property
     def relations(self) -> Mapping[str, Relation]:
         """The relations that the query reads, by name."""
-        return {each.name: each for each in (*self._streams, *self._operators)}
+        return {each.name: each for each in (*self._streams, *self._pinned)}
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """The batches to follow, all at once; none of a log where only operators have changed."""
         at = Position.of(self._view, delta.open_table(self._lake.table(self._view)))
         behind = self._outputs.behind(at.progress)
-        newest = {each.name: each.newest() for each in self._operators}
+        newest = {each.name: each.newest() for each in self._pinned}
         if any(number < 0 for number in newest.values()):
             return
-        if any(behind.values()) or any(number > at[name] for name, number in newest.items()):
+        if any(behind.values()) or any(number != at[name] for name, number in newest.items()):
             yield behind
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
@@ -114,7 +114,7 @@ class SqlViewSteps:
         progress = before.progress.after(batches) if any(batches.values()) else before.progress
         # Steps are counted: one may follow operators alone.
         progress = replace(progress, batch=before.progress.batch + 1)
-        revisions = {each.name: each.newest() for each in self._operators}
+        revisions = {each.name: each.newest() for each in self._pinned}
         after = Position(progress, FrozenMapping({**before.revisions, **revisions}))
         changed = [each for each in self.relations.values() if each.has_changed(before[each.name], after[each.name])]
         says = {**after.progress.told_from(before.progress), **({"revisions": revisions} if revisions else {})}

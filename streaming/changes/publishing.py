@@ -108,6 +108,10 @@ class Publishing:
         changes = delta.open_table(self._changes)
         return -1 if changes is None else revision_of(changes)
 
+    def step(self) -> int:
+        """The step of the operator that the newest look has seen; -1 for none."""
+        return ChangePosition.of(delta.open_table(self._changes)).step
+
     def begins(self) -> int:
         """The first revision that the changes have; those before were forgotten, or of results of other types."""
         changes = delta.open_table(self._changes)

@@ -128,6 +128,11 @@ class Operator(ABC):
         return ()
 
     @property
+    def current_with(self) -> tuple[Stream, ...]:
+        """The streams with which what is current of it keeps up batch by batch; none where results wait for a clock."""
+        return ()
+
+    @property
     def dimensions(self) -> tuple[Operator, ...]:
         """The operators of its pipeline whose rows it looks up as they were known with each batch; they step first."""
         return ()
@@ -312,6 +317,11 @@ class AlwaysCurrent(Operator):
 
     Rows as they are now follow from that table alone, and are published with each change of them.
     """
+
+    @property
+    def current_with(self) -> tuple[Stream, ...]:
+        """The streams that it follows."""
+        return self.follows
 
     @property
     def published(self) -> tuple[TableSpec, ...]:

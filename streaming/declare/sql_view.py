@@ -131,6 +131,12 @@ class View(AlwaysCurrent):
         return tuple(source for source in self.of if isinstance(source, Operator))
 
     @property
+    def current_with(self) -> tuple[Stream, ...]:
+        """The streams that it names, and those with which operators that it names are current."""
+        below = (stream for operator in self.reads_current for stream in operator.current_with)
+        return tuple({stream.name: stream for stream in (*below, *self.follows)}.values())
+
+    @property
     def external(self) -> tuple[ExternalTable, ...]:
         """The tables of others that it names."""
         return tuple(source for source in self.of if isinstance(source, ExternalTable))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         recorded_declaration,
     )
     from streaming.operators.progress import (
+        FORGOTTEN,
         GENERATION,
         NEWEST_BATCH,
         REVISION_OF,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         Replaced,
         built_anew,
         filter_counts,
+        first_number,
         generation_of,
         moved_on,
         open_beside,

@@ -69,7 +69,9 @@ class Run:
         self.unpublished: dict[str, StreamingError] = {}
         """Why what is current of an operator could not be published, by its name; each look tries again."""
         self.published: dict[str, int] = {}
-        """The number of times that what is current of an operator has changed in this run, by its name."""
+        """The number of times that what is current of an operator has changed in this run, or was found to be the same
+        after later batches, by its name."""
+        self._told: dict[str, int] = {}
         self.deliveries = Delivering(spark, lake, pipeline, observer)
         self.writers = tuple(
             LogWriter(
@@ -271,8 +273,12 @@ class Run:
             self.unpublished[name] = failed.reason
             return False
         self.unpublished.pop(name, None)
-        if has_changed:
+        # Who reads it beside its streams may take these further now.
+        step = publishing.step() if publishing.operator.current_with else None
+        if has_changed or (step is not None and self._told.get(name) != step):
             self.published[name] = self.published.get(name, 0) + 1
+        if step is not None:
+            self._told[name] = step
         return has_changed
 
     def publish_all(self) -> None:

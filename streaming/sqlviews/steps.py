@@ -17,7 +17,7 @@ from pyspark.sql.types import DateType, IntegerType, LongType, StringType, Struc
 
 from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping
 from streaming.changes import ChangePosition, differences, revision_of
-from streaming.declare import CHANGES, CURRENT, View
+from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, View
 from streaming.lake import Lake
 from streaming.operators import (
     REVISION_OF,
@@ -33,6 +33,7 @@ from streaming.operators import (
     revision_followed,
 )
 from streaming.sql import Query
+from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
 from streaming.tables import delta
 
@@ -52,7 +53,8 @@ class Position:
     @classmethod
     def of(cls, view: View, table: DeltaTable | None) -> Position:
         """The position that an open table of the view records."""
-        revisions = {each.name: revision_followed(table, each) for each in (*view.reads_current, *view.external)}
+        others: tuple[Operator | ExternalTable, ...] = (*view.reads_current, *view.external)
+        revisions = {each.name: revision_followed(table, each) for each in others}
         return cls(Progress.of(view, table), FrozenMapping(revisions))
 
     def __getitem__(self, relation: str) -> int:
@@ -87,6 +89,8 @@ class SqlViewSteps:
         self._outputs = Outputs(lake, view)
         self._streams, self._pinned = relations_of(lake, view)
         self._texts = _Texts(view.query)
+        self._cuts = Cuts(lake, view)
+        self._cut = Cut({}, {})
 
     @property
     def relations(self) -> Mapping[str, Relation]:
@@ -94,12 +98,20 @@ class SqlViewSteps:
         return {each.name: each for each in (*self._streams, *self._pinned)}
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """The batches to follow, all at once; none of a log where only operators have changed."""
+        """The batches to follow, all at once; none of a log where only operators have changed.
+
+        Of a stream that an operator has followed, too, they end where that has come to.
+        """
         at = Position.of(self._view, delta.open_table(self._lake.table(self._view)))
-        behind = self._outputs.behind(at.progress)
+        cut = self._cuts.newest(at.progress.through)
         newest = {each.name: each.newest() for each in self._pinned}
-        if any(number < 0 for number in newest.values()):
+        if cut is None or any(number < 0 for number in newest.values()):
             return
+        self._cut, newest = cut, {**newest, **cut.revisions}
+        behind = {
+            name: [each for each in batches if each.number <= cut.through.get(name, each.number)]
+            for name, batches in self._outputs.behind(at.progress).items()
+        }
         if any(behind.values()) or any(number != at[name] for name, number in newest.items()):
             yield behind
 
@@ -114,7 +126,8 @@ class SqlViewSteps:
         progress = before.progress.after(batches) if any(batches.values()) else before.progress
         # Steps are counted: one may follow operators alone.
         progress = replace(progress, batch=before.progress.batch + 1)
-        revisions = {each.name: each.newest() for each in self._pinned}
+        revisions = {**{each.name: each.newest() for each in self._pinned}, **self._cut.revisions}
+        numbers = self._cuts.numbers(self._cut)
         after = Position(progress, FrozenMapping({**before.revisions, **revisions}))
         changed = [each for each in self.relations.values() if each.has_changed(before[each.name], after[each.name])]
         says = {**after.progress.told_from(before.progress), **({"revisions": revisions} if revisions else {})}
@@ -124,12 +137,12 @@ class SqlViewSteps:
 
         uri = self._lake.table(self._view)
         if not changed and before.progress.batch >= 0:
-            delta.note(uri, says=says, numbers=after.numbers(), fence=fence)
+            delta.note(uri, says=says, numbers=after.numbers() | numbers, fence=fence)
             return Written(0)
         with NamedRows(self._spark) as frames:
             differing = self._differing(frames, table, before, after, changed)
             staged = delta.stage(self._told(differing, after), uri, statistics=(BATCH,))
-            staged.commit(says, after.numbers(), fence=fence)
+            staged.commit(says, after.numbers() | numbers, fence=fence)
         return Written(staged.rows)
 
     def _differing(

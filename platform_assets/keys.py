@@ -38,7 +38,9 @@ def read_keys(operator: Operator) -> list[dg.AssetKey]:
 
 def external_key(table: ExternalTable) -> dg.AssetKey:
     """A table that an operator reads and nobody in its pipeline writes."""
-    return dg.AssetKey(["external", *filter(None, table.uri.split("/"))])
+    if table.operator is not None:
+        return table_key(table.operator, CURRENT)
+    return dg.AssetKey(["external", *filter(None, table.place.split("/"))])
 
 
 def rejected_key(stream: Stream) -> dg.AssetKey:

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streaming.base import ADDED, AT, CLOCK, COPY, DAY, REASON, REVISION, SIGN, DeclarationError
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
-from streaming.declare.external_table import ExternalTable
 from streaming.declare.stream import Stream
+
+if TYPE_CHECKING:
+    from streaming.declare.external_table import ExternalTable
 
 CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
 """Corrections, updates and open windows of a view, late rows (a read), and what an operator keeps between two steps."""

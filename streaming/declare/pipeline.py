@@ -136,7 +136,8 @@ class Pipeline:
                     raise DeclarationError(
                         f"view {operator.name!r} reads stream {stream.name!r}, but the pipeline's "
                         f"{'is' if len(self.streams) == 1 else 'are'} {names}",
-                        "add it to the pipeline's streams.",
+                        "add it to the pipeline's streams, or, where another pipeline ingests it, follow it: "
+                        f"Stream(..., source=Table({stream.name})).",
                         operator=operator.name,
                         stream=stream.name,
                     )
@@ -146,9 +147,19 @@ class Pipeline:
                     raise DeclarationError(
                         f"{operator.kind_name} {operator.name!r} reads what is current of {below.name!r}, but the "
                         f"operators of pipeline {self.name!r} are {names}",
-                        "add it to the pipeline's operators.",
+                        "add it to the pipeline's operators, or, where another pipeline has it, read it as "
+                        f"ExternalTable({below.name!r}, {below.name}).",
                         operator=operator.name,
                         value=below.name,
+                    )
+            for table in operator.external:
+                if table.operator in self.operators:
+                    raise DeclarationError(
+                        f"external table {table.name!r} of {operator.kind_name} {operator.name!r} is an operator of "
+                        f"pipeline {self.name!r} itself",
+                        "name the operator in of.",
+                        operator=operator.name,
+                        value=table.name,
                     )
 
     def _check_dimensions(self) -> None:

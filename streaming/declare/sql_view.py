@@ -167,7 +167,7 @@ class View(AlwaysCurrent):
     @property
     def fingerprint(self) -> Mapping[str, Any]:
         """The query, its key and its sources."""
-        external = {table.name: f"{table.uri} ({table.schema})" for table in self.external}
+        external = {table.name: f"{table.place} ({table.schema})" for table in self.external}
         return {
             "sql": self.sql.strip(),
             "key": list(self.key),

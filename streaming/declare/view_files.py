@@ -41,7 +41,7 @@ def with_view_files(discovery: Discovery[Pipeline], folders: Iterable[Path]) -> 
     while files:
         left = [file for file in files if not _place(file, pipelines, broken)]
         if len(left) == len(files):
-            broken += [_broken(file.path, _homeless(file, pipelines.values())) for file in left]
+            broken += [_broken(file.path, _homeless(file, pipelines)) for file in left]
             break
         files = left
     return Discovery(tuple(pipelines.values()), tuple(broken), discovery.places).without(_idle(pipelines.values()))
@@ -89,18 +89,28 @@ class _ViewFile:
 
         return self.query.of or relations_in(self.query.sql, self.query.deterministic)
 
-    @cached_property
-    def external(self) -> Mapping[str, ExternalTable]:
-        """The tables of others that its head names.
+    def external(self, pipelines: Mapping[str, Pipeline]) -> Mapping[str, ExternalTable] | None:
+        """The tables of others that its head names; None while an operator that it names is not there.
 
         Raises:
-            DeclarationError: a table is no Delta table that can be read, or a name is there twice.
+            DeclarationError: a table cannot be read, or a name is there twice.
         """
-        external = {name.lower(): ExternalTable(name.lower(), uri, schema) for name, uri, schema in self.query.tables}
-        if len(external) < len(self.query.tables):
-            names = ", ".join(name for name, _, _ in self.query.tables)
-            raise DeclarationError(f"{self.path} names tables {names}, one of them twice", "name each once.")
-        return external
+        names = [name for name, _, _ in self.query.tables]
+        if len({*names}) < len(names):
+            raise DeclarationError(f"{self.path} names tables {', '.join(names)}, one of them twice", "name each once.")
+        tables = dict[str, ExternalTable]()
+        for name, place, schema in self.query.tables:
+            pipeline, _, operator = place.partition(".")
+            there = {each.name: each for each in pipelines[pipeline].operators} if pipeline in pipelines else {}
+            if not schema and operator not in there:
+                return None
+            tables[name] = self._same(ExternalTable(name, place if schema else there[operator], schema))
+        return tables
+
+    def _same(self, table: ExternalTable) -> ExternalTable:
+        """The table itself, or the one that the view has already where it is no other."""
+        before = () if self._view is None else self._view.external
+        return next((each for each in before if each == table), table)
 
     def view(self, sources: Mapping[str, _Source]) -> View:
         """The view over these sources, analysed once for the same ones.
@@ -127,8 +137,9 @@ class _ViewFile:
 def _place(file: _ViewFile, pipelines: dict[str, Pipeline], broken: list[BrokenModule]) -> bool:
     """Give a view to the pipeline that has what it reads; false where none has yet."""
     try:
-        for pipeline in pipelines.values():
-            sources = {**_sources(pipeline), **file.external}
+        external = file.external(pipelines)
+        for pipeline in pipelines.values() if external is not None else ():
+            sources = {**_sources(pipeline), **(external or {})}
             if sources.keys() >= {*file.reads}:
                 pipelines[pipeline.name] = _with(pipeline, file.view(sources))
                 return True
@@ -160,13 +171,21 @@ def _idle(pipelines: Iterable[Pipeline]) -> Mapping[str, str]:
     return idle
 
 
-def _homeless(file: _ViewFile, pipelines: Iterable[Pipeline]) -> DeclarationError:
-    reads = ", ".join(name for name in file.reads if name not in file.external)
-    there = "; ".join(f"{pipeline.name}: {', '.join(_sources(pipeline))}" for pipeline in pipelines)
+def _homeless(file: _ViewFile, pipelines: Mapping[str, Pipeline]) -> DeclarationError:
+    if file.external(pipelines) is None:
+        operators = ", ".join(f"{name}.{each.name}" for name, of in pipelines.items() for each in of.operators)
+        places = ", ".join(place for _, place, schema in file.query.tables if not schema)
+        return DeclarationError(
+            f"view {file.query.name!r} names tables at {places}, and operators are: {operators or 'none'}",
+            "correct the names, or give the columns of a table of files: `-- table: NAME at PLACE (id bigint)`.",
+        )
+    outside = {name for name, _, _ in file.query.tables}
+    reads = ", ".join(name for name in file.reads if name not in outside)
+    there = "; ".join(f"{name}: {', '.join(_sources(pipeline))}" for name, pipeline in pipelines.items())
     return DeclarationError(
         f"view {file.query.name!r} reads {reads}, and no pipeline has all of it; there are {there or 'no pipelines'}",
-        "correct the names, or declare what is missing in that pipeline; where a Delta table of others is, say at the "
-        "head of the file: `-- table: NAME at PLACE (id bigint, name string)`.",
+        "correct the names, or declare what is missing in that pipeline; where a table of others is, say at the head "
+        "of the file: `-- table: NAME at PLACE (id bigint, name string)`, or `-- table: NAME at pipeline.operator`.",
     )
 
 

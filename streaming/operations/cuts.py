@@ -107,6 +107,15 @@ def _lacks_version(lake: Lake, operator: Operator) -> bool:
 def _check_computable(lake: Lake, operator: Operator) -> None:
     from streaming.operators import runtime_of, whole_since
 
+    others = [*(each.name for each in operator.reads_current), *(each.name for each in operator.external)]
+    if others:
+        try:
+            runtime_of(operator, lake).versions()
+        except NoVersionError as without:
+            raise NoVersionError(
+                f"{without} Nor can it be computed for that batch: of {' and '.join(others)}, which it reads besides "
+                "its logs, only what is there now is known."
+            ) from without
     since = whole_since(lake, operator)
     if since is not None:
         try:

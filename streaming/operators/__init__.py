@@ -7,6 +7,7 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.operators.analyses import analyse, analysis_of, places_in
     from streaming.operators.as_of import (
+        CUT,
         LogAtVersion,
         PinnedTables,
         check_followed,

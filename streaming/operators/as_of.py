@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from deltalake import DeltaTable
 
 from streaming.base import NoVersionError, OperatorError
-from streaming.declare import Operator
+from streaming.declare import CURRENT, Operator
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators.progress import generation_of, versions_now
@@ -19,6 +19,8 @@ from streaming.tables import delta, newest_commits
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+CUT = "cut"
+"""The batches, in the metadata of a step's commit, of streams that it has followed only by way of other operators."""
 _NAMED = 5
 Of = TypeVar("Of", bound=Operator)
 
@@ -70,7 +72,15 @@ def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
     Raises:
         NoVersionError: there is none; with the nearest that there are.
     """
-    wanted = {stream.name: lake.batch_read(stream) or 0 for stream in operator.follows}
+    clocked = [each for each in operator.reads_current if not each.current_with]
+    if clocked:
+        of = " and ".join(f"{each.kind_name} {each.name!r}" for each in clocked)
+        raise NoVersionError(
+            f"{operator.kind_name} {operator.name!r} has no version as of a batch: it reads what is current of {of}, "
+            "which also changes when a correction runs, between two batches. Read it as it is now, or its table "
+            f"{lake.table(operator, CURRENT)} at a version of Delta's."
+        )
+    wanted = {stream.name: lake.batch_read(stream) or 0 for stream in (*operator.follows, *operator.current_with)}
     there: list[dict[str, int]] = []
     for commit in newest_commits(table):
         through = _through(operator, commit["userMetadata"])
@@ -100,13 +110,17 @@ def _can_be_read(table: DeltaTable, version: int) -> bool:
 
 def _through(operator: Operator, metadata: object) -> dict[str, int] | None:
     """The progress of the table that a commit of the operator records, by stream; None where it records none."""
-    through = metadata.get("through") if isinstance(metadata, Mapping) else None
-    names = [stream.name for stream in operator.follows]
-    if isinstance(through, int) and len(names) == 1:
-        return {names[0]: through}
-    if isinstance(through, Mapping) and set(through) == {*names}:
-        return {name: int(number) for name, number in through.items()}
-    return None
+    if not isinstance(metadata, Mapping):
+        return None
+    through, names = metadata.get("through"), [stream.name for stream in operator.follows]
+    told = {names[0]: through} if isinstance(through, int) and len(names) == 1 else through
+    if not isinstance(told, Mapping) or set(told) != {*names}:
+        return None
+    beside = {stream.name for stream in operator.current_with} - {*names}
+    cut = metadata.get(CUT, {})
+    if not beside <= cut.keys():
+        return None
+    return {name: int(number) for name, number in (*told.items(), *((each, cut[each]) for each in beside))}
 
 
 def _named(through: Mapping[str, int]) -> str:

@@ -366,7 +366,7 @@ class _Stepping:
         if monotonic() - looked_at >= _LOOKED_AT_EVERY:
             # The step that reads it tells what is wrong with it.
             with suppress(StreamingError, DeltaError, OSError):
-                newest = delta.version_of(self._run.lake.path(table.uri))
+                newest = delta.version_of(self._run.lake.path(table.place))
                 version = -1 if newest is None else newest
             self._versions[table] = monotonic(), version
         return version

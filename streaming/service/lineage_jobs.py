@@ -157,7 +157,7 @@ def _delivered(lake: Lake, delivery: Delivery) -> tuple[LineageTable, ...]:
 def _read(lake: Lake, operator: Operator) -> tuple[LineageTable, ...]:
     """The logs that an operator reads, what is current of other operators, and tables of others."""
     logs = (stream for stream in operator.reads if stream in (*operator.follows, *operator.pins))
-    external = (_lake_table(lake.path(table.uri)) for table in operator.external)
+    external = (_lake_table(lake.path(table.place)) for table in operator.external)
     return (*_logs(lake, logs), *(_table_of(lake, below, CURRENT) for below in operator.reads_current), *external)
 
 
@@ -168,7 +168,7 @@ def _logs(lake: Lake, streams: Iterable[Stream]) -> tuple[LineageTable, ...]:
 def _table_of(lake: Lake, operator: Operator, suffix: str, description: str = "") -> LineageTable:
     sources = {stream.name: dataset_at(lake.log(stream)) for stream in operator.reads}
     sources |= {below.name: dataset_at(lake.table(below, CURRENT)) for below in operator.reads_current}
-    sources |= {table.name: dataset_at(lake.path(table.uri)) for table in operator.external}
+    sources |= {table.name: dataset_at(lake.path(table.place)) for table in operator.external}
     columns = operator.columns_of(suffix)
     origins = {
         spec.name: tuple((table, column) for source, column in spec.of if (table := sources.get(source)) is not None)

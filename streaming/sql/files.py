@@ -15,7 +15,7 @@ from streaming.base import DeclarationError
 
 _SETTING = re.compile(r"--\s*([A-Za-z_]+)\s*:\s*(.*?)\s*$")
 _NAMES = re.compile(r"\s*(`(?:[^`]|``)+`|[^,`]+?)\s*(?:,|$)")
-_TABLE = re.compile(r"([A-Za-z_]\w*)\s+at\s+(\S+?)\s*\((.+)\)")
+_TABLE = re.compile(r"([A-Za-z_]\w*)\s+at\s+(\S+?)\s*(?:\((.+)\))?")
 _SETTINGS = ("name", "key", "of", "table", "every", "deterministic")
 _GLOBAL = "()"
 
@@ -36,7 +36,10 @@ class QueryFile:
     of: tuple[str, ...] = ()
     """The relations that the query may read; () where the head does not name them."""
     tables: tuple[tuple[str, str, str], ...] = ()
-    """Tables of others that the query reads: the name in `from`, the place, and the columns in Spark DDL."""
+    """Tables of others that the query reads: the name in `from`, the place, and the columns in Spark DDL.
+
+    The place of a table without columns is `pipeline.operator`, of which it is what is current.
+    """
     every: str | None = None
     """The interval at which it is computed."""
     deterministic: tuple[str, ...] = ()
@@ -129,9 +132,10 @@ def _table(value: str, path: str | Path, number: int) -> tuple[str, str, str]:
             number,
             f"has {value!r} where a table should be",
             "Write its name in the query, its place and the columns that the query reads, such as `-- table: regions "
-            "at dimensions/regions (id bigint, name string)`.",
+            "at dimensions/regions (id bigint, name string)`, or, of an operator of another pipeline, `-- table: NAME "
+            "at pipeline.operator`.",
         )
-    return parts[1], parts[2], parts[3]
+    return parts[1].lower(), parts[2], parts[3] or ""
 
 
 def _checked(word: str, value: str, path: str | Path, number: int) -> str:

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from streaming.changes import ChangePosition, revision_of
 from streaming.declare import CHANGES, CURRENT, Operator, View
 from streaming.lake import Lake
-from streaming.operators import FORGOTTEN, Progress, first_number
+from streaming.operators import CUT, FORGOTTEN, Progress, first_number
 from streaming.tables import delta, newest_commits
 
 CUT_OF = "cut.{}"
@@ -87,6 +87,11 @@ class Cuts:
     def numbers(self, cut: Cut) -> dict[str, int]:
         """The numbers by which a table of the view keeps a cut, besides those of the streams that it follows."""
         return {CUT_OF.format(stream): cut.through.get(stream, FORGOTTEN) for stream in sorted(self._alone)}
+
+    def says(self, cut: Cut) -> dict[str, object]:
+        """The part of the metadata of a commit that tells the same; nothing for a view of streams alone."""
+        through = {stream: cut.through[stream] for stream in sorted(self._alone) if stream in cut.through}
+        return {CUT: through} if through else {}
 
     def _published(self, operator: Operator) -> Iterator[Revision]:
         """The revisions of an operator that can be read, newest first; the newest of each batch that it is through."""

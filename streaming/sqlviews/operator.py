@@ -60,7 +60,7 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
         # What operators have published may not be there yet; the first step analyses it.
-        if not self.operator.reads_current:
+        if not self.operator.reads_current and all(table.types for table in self.operator.external):
             _ = _ViewAnalysis.once(spark, self.operator, columns).rows.schema
 
     def unit_table(self, output: str = "") -> UnitTable:

@@ -107,8 +107,8 @@ class PinnedRelation(Relation):
 class OperatorRelation(PinnedRelation):
     """The current results of an operator; its positions are the revisions of its changes."""
 
-    def __init__(self, lake: Lake, operator: Operator) -> None:
-        self.name = operator.name
+    def __init__(self, lake: Lake, operator: Operator, name: str = "") -> None:
+        self.name = name or operator.name
         self.columns = operator.columns
         self._operator = operator
         self._current, self._changes = lake.table(operator, CURRENT), lake.table(operator, CHANGES)
@@ -164,7 +164,7 @@ class ExternalRelation(PinnedRelation):
         self.name = table.name
         self.columns = table.columns
         self._declared = table
-        self._uri = lake.path(table.uri)
+        self._uri = lake.path(table.place)
 
     def newest(self) -> int:
         table = delta.open_table(self._uri)
@@ -258,5 +258,8 @@ def _is_more(table: DeltaTable) -> bool:
 def relations_of(lake: Lake, view: View) -> tuple[tuple[StreamRelation, ...], tuple[PinnedRelation, ...]]:
     """The relations of a view: those of streams, and all others."""
     operators = (OperatorRelation(lake, operator) for operator in view.reads_current)
-    external = (ExternalRelation(lake, table) for table in view.external)
+    external = (
+        ExternalRelation(lake, table) if table.operator is None else OperatorRelation(lake, table.operator, table.name)
+        for table in view.external
+    )
     return tuple(StreamRelation(lake, stream) for stream in view.follows), (*operators, *external)

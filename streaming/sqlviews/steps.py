@@ -131,6 +131,7 @@ class SqlViewSteps:
         after = Position(progress, FrozenMapping({**before.revisions, **revisions}))
         changed = [each for each in self.relations.values() if each.has_changed(before[each.name], after[each.name])]
         says = {**after.progress.told_from(before.progress), **({"revisions": revisions} if revisions else {})}
+        says |= self._cuts.says(self._cut)
 
         def fence(there: DeltaTable) -> None:
             before.fence(self._view, there)

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, View, Windowed, agg
 from streaming.audit.laws import audit
+from streaming.base import NoVersionError
 from streaming.changes import Publishing
+from streaming.operations.cuts import recomputed
 from streaming.operators.runtime import frame, runtime_of
 from streaming.service.run import Run
 from streaming.sqlviews.cuts import Cut, Revision, agreed
@@ -125,7 +127,8 @@ BESIDE = View(
     of=(ORDERS, BY_HOUR),
     key=("id",),
 )
-PIPELINE = Pipeline(ORDERS, (SHARES, OF_ALL, BY_HOUR, BESIDE))
+LARGEST = View("largest", "select max(total) as total from of_all", (OF_ALL,))
+PIPELINE = Pipeline(ORDERS, (SHARES, OF_ALL, BY_HOUR, BESIDE, LARGEST))
 
 
 def order(id: int, amount: int) -> dict[str, Any]:
@@ -165,3 +168,20 @@ def test_a_view_takes_a_stream_no_further_than_the_view_that_it_reads_beside_it(
     run(spark, lake, PIPELINE)
     assert rows(spark, lake, SHARES) == [(1, 10, 16), (2, 5, 16), (3, 1, 16), (hours_later, 0, 16)]
     assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+
+    # A view that reads others has a version as of the batches that these were through.
+    older = lake.as_of({"orders": 0})
+    assert rows(spark, older, SHARES) == first and rows(spark, older, LARGEST) == [(10,)]
+    current = Pipeline(ORDERS, (SHARES, OF_ALL, LARGEST))
+    findings = {finding.subject: finding for finding in audit(spark, older, current)}
+    assert all(finding.holds for finding in findings.values()) and findings["shares"].checked == 2
+    with pytest.raises(
+        NoVersionError, match=r"no version as of a batch: it reads .*'by_hour', which also changes when"
+    ):
+        rows(spark, older, BESIDE)
+    # Steps of it went past batch 1 of the stream, and of what it read then only the newest is known.
+    with (
+        pytest.raises(NoVersionError, match="of of_all, which it reads besides its logs, only what is there now"),
+        recomputed(spark, lake.as_of({"orders": 1}), (LARGEST,)),
+    ):
+        pass

@@ -181,6 +181,26 @@ def test_a_table_that_is_missing_or_has_other_columns_pauses_the_view_until_it_i
     assert totals(spark, lake) == [(1, "north", 10)]
 
 
+def test_what_is_current_of_another_pipeline_is_read_by_its_changes(spark: SparkSession, lake: Lake) -> None:
+    sums = "select region, sum(amount) as total from orders group by region"
+    of_region = View("of_region", sums, (ORDERS,), ("region",))
+    visits = replace(ORDERS, name="visits", source=Files("landing/visits"))
+    query = "select v.id, t.total from visits v left join totals t on t.region = v.region"
+    paid = View("paid", query, (visits, ExternalTable("totals", of_region)), ("id",))
+    upstream, downstream = Pipeline(ORDERS, (of_region,)), Pipeline(visits, (paid,))
+
+    run(spark, lake, downstream, [order("a", 1, 0), order("b", 2, 0)])
+    assert not delta.exists(lake.table(paid))
+    for orders in ([order("1", 1, 10), order("2", 2, 5)], [order("3", 2, 1)]):
+        run(spark, lake, upstream, orders)
+        run(spark, lake, downstream)
+    assert totals(spark, lake, paid) == [("a", 10), ("b", 6)]
+    rows = delta.read(spark, lake.table(paid)).where(f"{BATCH} = 1").collect()
+    assert sorted((row["id"], row[SIGN]) for row in rows) == [("b", -1), ("b", 1)]
+    assert runtime_of(paid, lake).position() == "batch 0 and revision 1 of totals"
+    assert all(finding.holds for finding in audit(spark, lake, downstream))
+
+
 def test_a_declaration_that_cannot_be_right_is_refused() -> None:
     with pytest.raises(BadName):
         replace(REGIONS, name="Regions!")

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, View, Windowed, agg
-from streaming.base import Discovery
+from streaming import (
+    BoundedOutOfOrderness,
+    ExternalTable,
+    Files,
+    Json,
+    Pipeline,
+    Selected,
+    Stream,
+    Tumbling,
+    View,
+    Windowed,
+    agg,
+)
+from streaming.base import DeclarationError, Discovery
 from streaming.declare.view_files import with_view_files
 from streaming.sql import Query, QueryFile
 
@@ -137,3 +150,52 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path: Path, monkeypatch: pyt
     assert len(read) == before
     (tmp_path / "acme" / "views" / "a_last.sql").unlink()
     assert names() == [("country", "id", "orders")]
+
+
+def test_a_file_names_tables_that_others_write(tmp_path: Path) -> None:
+    regions = "-- table: regions at dimensions/regions (id bigint, name string)\n"
+    other = "-- table: hours at orders.by_hour\n"
+    query = "-- key: id\nselect p.id, r.name, h.orders from payments p join regions r on r.id = p.id join hours h"
+    payments = Pipeline(replace(ORDERS, name="payments", source=Files("landing/payments")))
+    views = tmp_path / "acme" / "views"
+    views.mkdir(parents=True)
+    (views / "paid.sql").write_text(f"{regions}{other}{query} on h.country = p.country\n")
+
+    def read(*pipelines: Pipeline) -> Discovery[Pipeline]:
+        return with_view_files(Discovery(pipelines, ()), [views])
+
+    first, again = read(PIPELINE, payments), read(PIPELINE, payments)
+    assert first.broken == ()
+    view = first.by_name["payments"].operators[0]
+    assert view.external == (
+        ExternalTable("regions", "dimensions/regions", "id bigint, name string"),
+        ExternalTable("hours", BY_HOUR),
+    )
+    assert [table.place for table in view.external] == ["dimensions/regions", "orders/by_hour_current"]
+    assert again.by_name["payments"].operators[0] is view
+    (idle, missing) = read(payments).broken[::-1]
+    assert "nothing is computed" in idle.reason
+    assert "names tables at orders.by_hour, and operators are: none" in missing.reason
+    (views / "paid.sql").write_text(f"-- table: regions dimensions\n{query}")
+    assert "line 1, has 'regions dimensions' where a table should be" in read(PIPELINE, payments).broken[0].reason
+    (views / "paid.sql").write_text(f"{regions}{regions}{query}")
+    assert "one of them twice" in read(PIPELINE, payments).broken[0].reason
+
+
+def test_a_source_of_another_pipeline_is_refused_with_the_way_to_read_it() -> None:
+    other = replace(ORDERS, name="payments", source=Files("landing/payments"))
+    paid = View("paid", "select id from payments", (other,), ("id",))
+    with pytest.raises(DeclarationError, match=r"follow it: Stream\(..., source=Table\(payments\)\)"):
+        Pipeline(ORDERS, (paid,))
+    hours = View("hours", "select country, orders from by_hour", (BY_HOUR,), ("country",))
+    with pytest.raises(DeclarationError, match=r"read it as ExternalTable\('by_hour', by_hour\)"):
+        Pipeline(ORDERS, (hours,))
+    query = "select h.country from orders o join by_hour h on h.country = o.country"
+    own = View("own", query, (ORDERS, ExternalTable("by_hour", BY_HOUR)), ("country",))
+    with pytest.raises(DeclarationError, match="is an operator of pipeline 'orders' itself"):
+        Pipeline(ORDERS, (own, BY_HOUR))
+    joined = Selected("all_orders", ORDERS, {"id": "id"})
+    with pytest.raises(DeclarationError, match="of which nothing is published as current"):
+        ExternalTable("all_orders", joined)
+    with pytest.raises(DeclarationError, match="which knows its columns"):
+        ExternalTable("by_hour", BY_HOUR, "orders bigint")

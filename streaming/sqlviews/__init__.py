@@ -6,7 +6,5 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.sqlviews.operator import SqlViewRuntime
-    from streaming.sqlviews.relations import Relation, relations_of
-    from streaming.sqlviews.steps import SqlViewSteps, rows_standing
 
 make_front(__name__)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, check_name, interval, settle
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
-from streaming.declare.external_table import ExternalTable
 from streaming.declare.history import VALID_FROM, VALID_TO, History
-from streaming.declare.operator import CURRENT, AlwaysCurrent, Operator, TableSpec, published_columns
+from streaming.declare.operator import CURRENT, AlwaysCurrent, ExternalTable, Operator, TableSpec, published_columns
 from streaming.declare.stream import Stream
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from streaming.base import BrokenModule, DeclarationError, Discovery, StreamingError
-from streaming.declare.external_table import ExternalTable
-from streaming.declare.operator import Operator
+from streaming.declare.operator import ExternalTable, Operator
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.sql_view import View
 from streaming.declare.stream import Stream

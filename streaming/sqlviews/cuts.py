@@ -45,13 +45,16 @@ class Cut:
     through: Mapping[str, int]
 
 
-def agreed(options: Mapping[str, Sequence[Revision]], through: Mapping[str, int]) -> Cut | None:
+def agreed(
+    options: Mapping[str, Sequence[Revision]], through: Mapping[str, int], followed: Mapping[str, int]
+) -> Cut | None:
     """The first combination of revisions, one of each operator, all of which are through the same batch of a stream.
 
     `options` are the revisions of each operator, newest first; `through` are batches of streams that are followed, and
-    below which nothing goes. None where no revisions go together.
+    `followed` revisions, below which nothing goes. None where no revisions go together.
     """
-    for chosen in islice(product(*options.values()), _MOST_TRIED):
+    newer = [[each for each in of if each.number >= followed.get(name, -1)] for name, of in options.items()]
+    for chosen in islice(product(*newer), _MOST_TRIED):
         cut = dict[str, int]()
         fits = all(
             cut.setdefault(stream, batch) == batch and batch >= through.get(stream, batch)
@@ -75,11 +78,11 @@ class Cuts:
         self._alone = {stream.name for operator in self._operators for stream in operator.current_with}
         self._alone -= {stream.name for stream in view.follows}
 
-    def newest(self, through: Mapping[str, int]) -> Cut | None:
-        """The newest cut that goes on from batches that are followed; None where there is none yet."""
+    def newest(self, through: Mapping[str, int], followed: Mapping[str, int]) -> Cut | None:
+        """The newest cut that goes on from batches and revisions that are followed; None where there is none yet."""
         for most in (1, _MOST_LOOKED_AT):
             options = {each.name: [*islice(self._published(each), most)] for each in self._operators}
-            if (cut := agreed(options, through if self._is_diamond else {})) is not None:
+            if (cut := agreed(options, through, followed)) is not None:
                 return cut
         # What is not published yet, or not by this release, has no cut.
         return None if self._is_diamond else Cut({}, {})

@@ -103,7 +103,7 @@ class SqlViewSteps:
         Of a stream that an operator has followed, too, they end where that has come to.
         """
         at = Position.of(self._view, delta.open_table(self._lake.table(self._view)))
-        cut = self._cuts.newest(at.progress.through)
+        cut = self._cuts.newest(at.progress.through, at.revisions)
         newest = {each.name: each.newest() for each in self._pinned}
         if cut is None or any(number < 0 for number in newest.values()):
             return
@@ -112,6 +112,10 @@ class SqlViewSteps:
             name: [each for each in batches if each.number <= cut.through.get(name, each.number)]
             for name, batches in self._outputs.behind(at.progress).items()
         }
+        comes_to = {name: batches[-1].number if batches else at[name] for name, batches in behind.items()}
+        if any(number < cut.through.get(name, number) for name, number in comes_to.items()):
+            # Changes of a stream with a key may be behind a history, which follows the revisions themselves.
+            return
         if any(behind.values()) or any(number != at[name] for name, number in newest.items()):
             yield behind
 

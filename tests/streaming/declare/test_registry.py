@@ -9,6 +9,7 @@ import pytest
 
 from streaming import broken_modules, declared_pipelines, find_pipeline
 from streaming.base import BrokenModule, DeclarationError
+from streaming.declare import written_pipelines
 from tests.support.packages import importable, pipeline_module, write_modules
 
 Declare = Callable[..., Path]
@@ -134,3 +135,25 @@ def test_the_name_of_a_stream_leads_to_the_pipeline_that_ingests_it(declare: Dec
     declare(house=pipeline_module("house", "rooms"))
     with pytest.raises(DeclarationError, match=r"'rooms' is a stream, not a pipeline; .* ingests it is 'house'"):
         find_pipeline("rooms")
+
+
+STREAMS_ALONE = """
+from streaming import Ascending, Files, Json, Pipeline, Stream
+
+visits = Stream("visits", Files("landing/visits"), Json("at timestamp, city string"), "at", Ascending())
+pipeline = Pipeline(visits)
+"""
+
+
+def test_a_pipeline_of_streams_alone_runs_as_soon_as_there_is_a_file_of_a_view(declare: Declare) -> None:
+    folder = declare(visits=STREAMS_ALONE)
+    assert list(declared_pipelines()) == [] and list(written_pipelines()) == ["visits"]
+    (broken,) = broken_modules()
+    assert (broken.module, broken.file) == ("shop.visits", str(folder / "visits.py"))
+    with pytest.raises(DeclarationError, match="`tidemark new view NAME --sql` does; or give the pipeline an operator"):
+        find_pipeline("visits")
+    views = folder.parent / "views"
+    views.mkdir()
+    (views / "by_city.sql").write_text("-- key: city\nselect city, count(*) as visits from visits group by city\n")
+    assert broken_modules() == ()
+    assert [operator.name for operator in find_pipeline("visits").operators] == ["by_city"]

@@ -30,6 +30,7 @@ class Model:
     streams: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     through: dict[str, int] = field(default_factory=dict)
+    followed: dict[str, int] = field(default_factory=dict)
     row: frozenset[tuple[str, int]] = frozenset()
     steps: list[tuple[dict[str, int], frozenset[tuple[str, int]]]] = field(default_factory=list)
     published: list[Revision] = field(default_factory=list)
@@ -48,9 +49,11 @@ class Model:
 
     def step(self, heads: Mapping[str, int], models: Mapping[str, Model]) -> None:
         options = {name: models[name].published[:4] for name in self.views}
-        cut = agreed(options, self.through)
+        cut = agreed(options, self.through, self.followed)
         if cut is None or not all(options.values()):
             return
+        assert all(number >= self.followed.get(name, -1) for name, number in cut.revisions.items())
+        self.followed = {**cut.revisions}
         self.through |= {name: cut.through.get(name, heads[name]) for name in self.streams}
         rows = [models[name].rows[number] for name, number in cut.revisions.items()]
         # Some batches change nothing for whoever reads a stream.
@@ -99,11 +102,12 @@ def test_whatever_the_order_of_steps_a_view_is_of_one_cut_and_comes_to_the_newes
 def test_revisions_that_do_not_go_together_are_passed_over_for_older_ones_that_do() -> None:
     one = [Revision(5, {"s": 9}), Revision(4, {"s": 7}), Revision(3, {"s": 3})]
     other = [Revision(8, {"s": 8, "t": 1}), Revision(7, {"s": 7, "t": 1}), Revision(6, {"s": 3, "t": 0})]
-    assert agreed({"one": one, "other": other}, {"s": 3}) == Cut({"one": 4, "other": 7}, {"s": 7, "t": 1})
-    assert agreed({"one": one[:1], "other": other}, {}) is None
+    assert agreed({"one": one, "other": other}, {"s": 3}, {}) == Cut({"one": 4, "other": 7}, {"s": 7, "t": 1})
+    assert agreed({"one": one[:1], "other": other}, {}, {}) is None
     # Nothing goes back behind what was followed.
-    assert agreed({"one": one, "other": other}, {"s": 8}) is None
-    assert agreed({}, {"s": 8}) == Cut({}, {})
+    assert agreed({"one": one, "other": other}, {"s": 8}, {}) is None
+    assert agreed({"one": one, "other": other}, {}, {"one": 5}) is None
+    assert agreed({}, {"s": 8}, {}) == Cut({}, {})
 
 
 ORDERS = Stream(

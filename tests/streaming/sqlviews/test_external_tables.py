@@ -46,11 +46,11 @@ def write(lake: Lake, rows: Sequence[tuple[Any, ...]], mode: Any = "append", **o
         name: pa.array(of, type_) for name, of, type_ in zip(names, zip(*rows, strict=True), types, strict=False)
     }
     Path(lake.path("dimensions")).mkdir(parents=True, exist_ok=True)
-    write_deltalake(lake.path(REGIONS.uri), pa.table(columns), mode=mode, **options)
+    write_deltalake(lake.path(REGIONS.place), pa.table(columns), mode=mode, **options)
 
 
 def table(lake: Lake) -> DeltaTable:
-    return DeltaTable(lake.path(REGIONS.uri))
+    return DeltaTable(lake.path(REGIONS.place))
 
 
 def order(id: str, region: int, amount: int) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_a_version_that_was_cleaned_away_costs_a_whole_computation_and_loses_not
 
 @pytest.mark.long
 def test_another_table_in_the_same_place_is_no_later_version(spark: SparkSession, filled: Lake) -> None:
-    Path(filled.path(REGIONS.uri)).rename(filled.path("dimensions/old"))
+    Path(filled.path(REGIONS.place)).rename(filled.path("dimensions/old"))
     # As many versions as before, and rows of which only the table differs.
     write(filled, [(1, "nord"), (2, "south"), (3, "west")])
     run(spark, filled, PIPELINE)
@@ -173,7 +173,7 @@ def test_a_table_that_is_missing_or_has_other_columns_pauses_the_view_until_it_i
     with pytest.raises(SourceError, match=r"there is no Delta table at '.*dimensions/regions'"):
         run(spark, lake, PIPELINE, [order("1", 1, 10)])
     Path(lake.path("dimensions")).mkdir(parents=True)
-    write_deltalake(lake.path(REGIONS.uri), pa.table({"id": pa.array([1], pa.int32()), "label": ["north"]}))
+    write_deltalake(lake.path(REGIONS.place), pa.table({"id": pa.array([1], pa.int32()), "label": ["north"]}))
     with pytest.raises(SourceError, match=r"declared as id bigint, name string, but in .* column 'id' is of type int"):
         run(spark, lake, PIPELINE)
     write(lake, FIRST, mode="overwrite", schema_mode="overwrite")

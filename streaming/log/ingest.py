@@ -598,12 +598,14 @@ def append_heartbeat(
     end_of_input: bool = False,
     next_memory: Memory | None = None,
     pinned: Mapping[str, int] = NOTHING_PINNED,
+    told: datetime | None = None,
 ) -> Batch:
     """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is.
 
     `state` is the clock that the row is stamped with. `end_of_input` says that no row comes any more, so that windows
     close whatever the clock says. `next_memory` is what the source remembers from here on, where a part of it has come
-    to its end (see `Source.after_end`); `pinned` is the newest batch of each control stream that the stream pins.
+    to its end (see `Source.after_end`); `pinned` is the newest batch of each control stream that the stream pins;
+    `told` is the watermark that the source tells.
 
     Raises:
         FencedError: `head` is not the newest batch of the log.
@@ -625,7 +627,7 @@ def append_heartbeat(
         query=None,
         query_batch=None,
         state=state,
-        summary=BatchSummary({}, 0, now, partitions_end=next_memory is not None),
+        summary=BatchSummary({}, 0, now, partitions_end=next_memory is not None, told=told),
         clock=stream.clock,
         end_of_input=end_of_input,
         source=head.source if next_memory is None else next_memory,

@@ -34,6 +34,7 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, SourceError
 from streaming.changes import publish
+from streaming.log import read_batches
 from streaming.operations.erasure import Person, erase
 from streaming.operations.rebuild import rebuild
 from streaming.operators import DueDays, plan_corrections, runtime_of, upstream_lags
@@ -292,6 +293,20 @@ def test_an_upstream_that_is_built_anew_tells_the_differences(spark: SparkSessio
         correct(spark, lake, pipeline.views[0], lambda: NOW)
         publish(spark, lake, pipeline.views[0])
     assert current(lake, CHAIN[2]) == [(T0, 30, 20)]
+
+
+def test_a_clock_that_moves_without_a_result_is_replayed_by_the_audit(spark: SparkSession, lake: Lake) -> None:
+    """
+    00:05, 02:00   close the first minute, whose result is followed
+    02:15          closes the second one, which has no result: from 00:50 on the clock goes to 01:05
+    """
+    orders_by_minute, of_minutes = CHAIN[:2]
+    for batch in ([order("NL", 5, 10), order("NL", 120, 1)], [order("NL", 135, 1)]):
+        run(spark, lake, orders_by_minute, batch)
+        run(spark, lake, of_minutes)
+    newest, *_ = read_batches(lake, minutes)
+    assert newest.cause == "heartbeat" and newest.state.watermark == at(65)
+    assert [finding for finding in audit(spark, lake, of_minutes) if not finding.holds] == []
 
 
 @pytest.mark.long

@@ -51,6 +51,15 @@ def play(
             "use testing.run.",
             operator=keyed.name,
         )
+    signed = next((stream for stream in keyed.streams if stream.takes_back), None)
+    if signed is not None:
+        raise DeclarationError(
+            f"rows of stream {signed.name!r}, which keyed function {keyed.name!r} reads, are taken back by others, "
+            "which only Spark can tell",
+            "use testing.run, or play the function over a stream without a key.",
+            operator=keyed.name,
+            stream=signed.name,
+        )
     with localcontext(DECIMALS):
         player = _Player(keyed)
         for number, batch in enumerate(batches):

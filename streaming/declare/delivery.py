@@ -221,6 +221,13 @@ class Delivery:
         return self.of.origin if isinstance(self.of, Delivery) else self
 
     @property
+    def sends_log(self) -> bool:
+        """True if valid rows of a log go out as they came, or dead letters of such."""
+        origin = self.origin
+        # An operator whose own rows take back others delivers what is current alone.
+        return origin.what == "late" or (origin.what == "rows" and not isinstance(origin.of, Operator))
+
+    @property
     def reads(self) -> tuple[Stream, ...]:
         """The streams that its rows come from in the end."""
         return self.of.reads

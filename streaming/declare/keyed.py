@@ -15,6 +15,7 @@ from streaming.base import (
     DAY,
     MICROSECOND,
     RETRACTED,
+    SIGN,
     STAMP,
     WRITTEN_AT,
     arrow_schema,
@@ -32,6 +33,7 @@ from streaming.declare.keyed_checks import (
     check_functions,
     check_keys_are_exact,
     check_outputs,
+    check_retractions,
     check_rules,
     check_state,
 )
@@ -95,6 +97,12 @@ class Keyed(Operator):
     in `of`) once the clocks of all have passed them; `key.stream` is the name of the row's. A stream without rows holds
     up the others, unless its clock has `heartbeat_after`.
 
+    Of a stream of which rows are taken back, order `event` with `idle` calls the function for the rows that stand, and
+    corrects what one that is taken back late has made of its session. `retractions=True` calls it, in order `arrival`,
+    for each row that is added and each that is taken back, in the order of the log: `key.change` is 1 or -1, and to
+    undo what a row has done, in the state and in what was emitted, is up to the function. Any other function is refused
+    such streams.
+
     `rules` are set by a control stream: `key.rules` has those in force for the row, by their keys, and `key.matching`
     those whose SQL condition (`ConditionRule`) is true of it. Of a history `key.rules` has the rows as they were at
     `key.at`.
@@ -123,6 +131,7 @@ class Keyed(Operator):
     timers: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
     order: Order = "arrival"
     idle: str | None = None
+    retractions: bool = False
     sides: Mapping[str, str] = field(default_factory=dict)
     rules: Pinned | None = None
     on_error: OnError = "pause"
@@ -147,7 +156,8 @@ class Keyed(Operator):
         if self.rules is not None:
             check_rules(self.name, self.streams, self.rules.control)
             check_dimension(self, self.rules.history)
-        check_state(self.name, self.by, self.state_schema)
+        check_retractions(self.name, self.order, self.retractions)
+        check_state(self.name, self.by, self.state_schema, retractions=self.retractions)
         reserved = {
             FAILED,
             STATE,
@@ -272,9 +282,31 @@ class Keyed(Operator):
             "timer": {name: described(function) for name, function in self.timers.items()},
             "order": self.order,
             "idle": self.idle_micros,
+            **({"retractions": True} if self.retractions else {}),
             # Tables from before it was called so have it by the older word.
             "on error": "fail" if self.on_error == "pause" else self.on_error,
         }
+
+    @property
+    def refuses_changes(self) -> str:
+        """A row that it was called for, whose traces in the state nobody would undo."""
+        if self.order == "arrival":
+            way_out = "declare order='event' and idle, or retractions=True and undo what a row has done by key.change"
+            return "" if self.retractions else f"in order 'arrival' it takes each row for one that stands; {way_out}"
+        if self.idle is None:
+            return (
+                "without idle nothing is corrected, so that a row which is taken back late would count on; declare "
+                "idle, the time without a row after which a key starts anew"
+            )
+        return ""
+
+    def refuses(self, stream: Stream) -> str:
+        """Also a control stream of which rows are taken back, by revisions or by hand."""
+        if stream in self.pins and not self.dimensions:
+            return (
+                "a rule would stay in force whose row is taken back; let it look up a history: rules=Pinned(<history>)"
+            )
+        return super().refuses(stream)
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
@@ -350,11 +382,14 @@ def _corrected_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: 
 def _late_columns(streams: Sequence[Stream]) -> tuple[ColumnSpec, ...]:
     """The columns of late rows: those of all streams, null where a row's own has no such column."""
     named = dict.fromkeys(name for stream in streams for name in stream.columns)
+    sign = ColumnSpec(SIGN, "1 for a row that is added, -1 for one that is taken back.", "int")
+    signed = (sign,) if any(stream.takes_back for stream in streams) else ()
     return (
         ColumnSpec("_stream", "Whose row it is.", "string"),
         ColumnSpec(AT, "Event time.", "timestamp", tuple((each.name, each.event_time) for each in streams)),
         ColumnSpec(STAMP, "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"),
         ColumnSpec(BATCH, "Number of the batch that brought the row, in its log's own sequence.", "bigint"),
+        *signed,
         *(
             ColumnSpec(name, "As it came.", None, tuple((each.name, name) for each in streams if name in each.columns))
             for name in named

@@ -20,6 +20,9 @@ from streaming.declare.view_checks import check_keys
 API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "cancel", "pending", "clear")
 """The attributes that a key has besides its state."""
 
+_CHANGE = "change"
+"""The attribute that a key has, too, where its function is called for rows that are taken back."""
+
 _INEXACT = ("double", "float", "array", "map", "struct", "variant")
 
 
@@ -120,19 +123,45 @@ def check_keys_are_exact(what: str, by: tuple[str, ...], types: Types) -> None:
             )
 
 
-def check_state(name: str, by: Iterable[str], schema: pa.Schema) -> None:
+def check_retractions(name: str, order: str, retractions: object) -> None:
+    """Refuse to call a function for rows that are taken back where it is called for those that stand.
+
+    Raises:
+        DeclarationError: with what to declare.
+    """
+    if not isinstance(retractions, bool):
+        raise DeclarationError(
+            f"retractions={retractions!r} of keyed function {name!r} is no truth value",
+            "use True or False.",
+            operator=name,
+            field="retractions",
+            value=retractions,
+        )
+    if retractions and order != "arrival":
+        raise DeclarationError(
+            f"keyed function {name!r} has retractions=True and order={order!r}, in which it is called for the rows "
+            "that stand, and never for one that is taken back",
+            "leave retractions out, or use order='arrival'.",
+            operator=name,
+            field="retractions",
+            value=retractions,
+        )
+
+
+def check_state(name: str, by: Iterable[str], schema: pa.Schema, *, retractions: bool = False) -> None:
     """Refuse a state field with the name of a key column or of something that every key has, or one that rounds.
 
     Raises:
         DeclarationError: with the names that are taken.
     """
-    taken = {column.lower() for column in (*API, *by)}
+    of_key = (*API, _CHANGE) if retractions else API
+    taken = {column.lower() for column in (*of_key, *by)}
     for column in schema.names:
         check_column_name(column)
         if column.lower() in taken:
             raise DeclarationError(
                 f"state field {column!r} of keyed function {name!r} has a name that is taken; taken are: "
-                f"{', '.join((*API, *by))}.",
+                f"{', '.join((*of_key, *by))}.",
                 "Rename it.",
                 operator=name,
             )

@@ -187,16 +187,17 @@ class Pipeline:
         """
         for operator in self.operators:
             for stream in operator.reads:
-                if stream.takes_back and operator.refuses_changes:
+                refusal = operator.refuses(stream) if stream.takes_back else ""
+                if refusal:
                     raise DeclarationError(
                         f"{operator.kind_name} {operator.name!r} cannot follow stream {stream.name!r}, of which rows "
-                        f"are taken back: {operator.refuses_changes}",
+                        f"are taken back: {refusal}",
                         "Or follow first results: Table(...) without what='current'.",
                         operator=operator.name,
                         stream=stream.name,
                     )
         for delivery in self.deliveries:
-            reads = (*delivery.origin.of.reads,) if delivery.origin.what in ("rows", "late") else ()
+            reads = delivery.origin.reads if delivery.sends_log else ()
             signed = next((stream for stream in reads if stream.takes_back), None)
             if signed is not None:
                 raise DeclarationError(

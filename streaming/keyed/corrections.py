@@ -24,6 +24,7 @@ from streaming.base import (
     DAY,
     MICROSECOND,
     RETRACTED,
+    SIGN,
     STAMP,
     OperatorError,
     date_literal,
@@ -57,6 +58,7 @@ from streaming.operators import (
     generation_of,
     open_side,
     same_generation,
+    sign_in,
 )
 from streaming.spark import lenient_session
 from streaming.tables import delta
@@ -82,7 +84,11 @@ def logs_of(spark: SparkSession, lake: Lake, keyed: Keyed) -> dict[str, DataFram
 
 
 def late_rows(keyed: Keyed, logs: Mapping[str, DataFrame]) -> DataFrame:
-    """The late rows of the `logs`, by stream: `_stream`, `_at`, `_watermark`, `_batch`, and all streams' columns."""
+    """The late rows of the `logs`, by stream: `_stream`, `_at`, `_watermark`, `_batch`, and all streams' columns.
+
+    Before these comes `_change`, -1 for one that is taken back, where some of a stream may be.
+    """
+    signed = any(stream.takes_back for stream in keyed.streams)
     parts = [
         logs[stream.name]
         .where(~is_on_time(stream))
@@ -90,6 +96,7 @@ def late_rows(keyed: Keyed, logs: Mapping[str, DataFrame]) -> DataFrame:
             F.lit(stream.name).alias("_stream"),
             F.col(f"`{stream.event_time}`").alias(AT),
             *(STAMP, BATCH),
+            *([sign_in(stream).alias(SIGN)] * signed),
             *(f"`{name}`" for name in stream.columns),
         )
         for stream in keyed.streams
@@ -113,7 +120,11 @@ def passed(
 
 
 def sessions_with_late_rows(keyed: Keyed, rows: Mapping[str, DataFrame]) -> DataFrame:
-    """The activity sessions of these `rows`, by stream, that have late ones: the columns of `_LateSessionsOf`."""
+    """The activity sessions of these `rows`, by stream, that have late ones: the columns of `_LateSessionsOf`.
+
+    Where rows are taken back these are hulls: a row and the one that takes it back have one time, so each is what would
+    be a session of all rows that were ever added. It only grows, and what is emitted for the rows that stand is in it.
+    """
     assert keyed.idle_micros is not None
     names = [key_column(place) for place in range(len(keyed.by))]
     timed = reduce(DataFrame.unionByName, [_timed(keyed, place, rows) for place in range(len(keyed.streams))])

@@ -31,6 +31,9 @@ FOREVER = 1 << 62
 """A time in microseconds after all others."""
 
 _LAST = to_micros(LAST_MILLISECOND)
+CHANGE = "change"
+"""The attribute of a key that tells whether a row is taken back."""
+
 IDLE = "_idle"
 """The timer that forgets a key; its name comes before those of all others."""
 
@@ -50,9 +53,11 @@ class Key:
     `key`: the values of the columns in `by`. `at`: the event time of the row, or the time for which the timer was set.
     `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came; in order
     `event`, where late rows come in their place in a correction, always false. `stream`:
-    the name of the stream that the row is of; None for a timer. `rules`: those in force (`rules=Pinned(...)`), rows of
-    the control stream by their keys, such as `key.rules.get(key.key)`, or of a history, as they were at `at`;
-    `matching`: those of them whose condition is true of the row. Both are in the order of the rules' keys.
+    the name of the stream that the row is of; None for a timer. `change` (`retractions=True`): 1 for a row that is
+    added, -1 for one that is taken back, with the values that it was added with; None for a timer. `rules`: those in
+    force (`rules=Pinned(...)`), rows of the control stream by their keys, such as `key.rules.get(key.key)`, or of a
+    history, as they were at `at`; `matching`: those of them whose condition is true of the row. Both are in the order
+    of the rules' keys.
     """
 
     __slots__ = (
@@ -69,6 +74,7 @@ class Key:
     at: int
     late: bool
     stream: str | None
+    change: int | None
     rules: RulesInForce
     matching: Sequence[Any]
     _due: int
@@ -154,13 +160,24 @@ def key_class(
     encoders: Mapping[str, Mapping[str, Encoder]],
     timer_names: frozenset[str],
     out: list[Output],
+    *,
+    retractions: bool = False,
 ) -> type[Key]:
     """The class of keys with these state fields and timers, which emit to `out` what `encoders` take, by output.
 
-    Any other attribute is refused, so that no state is lost unseen.
+    Any other attribute is refused, so that no state is lost unseen; `change` is there with `retractions` alone.
     """
     shared = {"_fields": fields, "_encoders": encoders, "_timer_names": timer_names, "_out": out}
-    return type("Key", (Key,), {"__slots__": fields, **shared})
+    told = {"__slots__": (*fields, CHANGE)} if retractions else {"__slots__": fields, CHANGE: property(_not_told)}
+    # An older function may have a state field of that name.
+    return type("Key", (Key,), {**shared, **({"__slots__": fields} if CHANGE in fields else told)})
+
+
+def _not_told(key: Key) -> int:
+    raise FunctionError(
+        "key.change is for functions that declare retractions=True; without it a function is called for rows that are "
+        "added, and never for one that is taken back."
+    )
 
 
 class KeyState(NamedTuple):
@@ -194,6 +211,7 @@ class Fold:
         self._timers = dict(keyed.timers)
         self._by_event_time = keyed.order == "event"
         self._idle = keyed.idle_micros
+        self._retractions = keyed.retractions
         self._call = self._call_or_divert if keyed.diverts else self._call_or_raise
         self._state_encoders = [(field.name, encoder(field.type, exact=True)) for field in keyed.state_schema]
         normalizers = ((field.name, normalizer(field.type)) for field in keyed.state_schema)
@@ -206,7 +224,8 @@ class Fold:
         fields = tuple(keyed.state_schema.names)
         self._unset = (None,) * len(fields)
         self._batch = 0
-        self._class = key_class(fields, encoders, frozenset(self._timers), self.outputs)
+        names = frozenset(self._timers)
+        self._class = key_class(fields, encoders, names, self.outputs, retractions=self._retractions)
 
     def begin(self, values: tuple[Any, ...], state: Sequence[Any] = (), timers: Mapping[str, int] | None = None) -> Key:
         """The key with these values of `by`, with the state and timers that were kept of it, if any."""
@@ -222,18 +241,28 @@ class Fold:
         return key
 
     def row(
-        self, key: Key, at: int, stamp: int, row: Any, batch: int = 0, of: int = 0, true: Sequence[int] = ()
+        self,
+        key: Key,
+        at: int,
+        stamp: int,
+        row: Any,
+        batch: int = 0,
+        of: int = 0,
+        true: Sequence[int] = (),
+        change: int = 1,
     ) -> None:
         """The next row of the key: its event time, its stamp (`NEVER` where it has none), and what it holds.
 
         `batch` is the one that brought it, to the stream at place `of` in the declaration; `true` are the places of the
-        rules whose condition is true of it.
+        rules whose condition is true of it; `change` is -1 for a row that is taken back.
         """
         self._batch = batch
         before = at if self._by_event_time else stamp
         if key._due <= before:
             self.advance(key, before)
         key.at, key.late, key.stream, key._stamp = at, at < stamp, self._streams[of], stamp
+        if self._retractions:
+            key.change = change
         if self._rules is not None:
             key.rules = self._rules.of_row(batch, at)
             key.matching = self._rules.matching(key.rules, true) if true else ()
@@ -255,6 +284,8 @@ class Fold:
             ends = key._timers.get(IDLE)
             key.cancel(name)
             key.at, key.late, key._earliest, key.stream = at, False, at + 1, None
+            if self._retractions:
+                key.change = None
             if self._rules is not None:
                 key.rules, key.matching = self._rules.of_time(at, key.rules), ()
             if name == IDLE:

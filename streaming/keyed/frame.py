@@ -12,12 +12,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from streaming.base import BATCH, ORIGIN
+from streaming.base import BATCH, ORIGIN, SIGN
 from streaming.declare import Keyed, Stream
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.state_table import HASH, Buckets
 from streaming.keyed.tasks import MATCHING, STAMP, STREAM, TIME, key_column, value_column
 from streaming.log import LogFiles
+from streaming.operators import IDENTITY, signs, standing_among
 from streaming.spark import guarded
 
 _COMPARISONS = (
@@ -43,7 +44,8 @@ def rows_due(spark: SparkSession, keyed: Keyed, stream: Stream, log: LogFiles, w
     """The valid rows of a log that a step handles.
 
     Order `arrival`: those of its batches. Order `event`: those on time that the clock passes on the way, whichever
-    batch brought them. A row of a later batch is never one of them, because its stamp is not below `until`.
+    batch brought them. A row of a later batch is never one of them, because its stamp is not below `until`. Nor does
+    it take one of them back in time, as it has the same event time.
     """
     through = within.through[stream.name]
     if keyed.order == "arrival":
@@ -70,8 +72,11 @@ def in_order(
     """The rows of each stream by the hash of their key, all of a key in one partition and there in their order.
 
     With `buckets`, all of a bucket are in one partition; `visited`: a row without a batch stands for each of them. Of
-    `rules` with conditions, each row has those that are true of it.
+    `rules` with conditions, each row has those that are true of it. In order `event` a row that one of the others takes
+    back is left out together with that; with `retractions` both come, and each row has its sign.
     """
+    if keyed.order == "event":
+        rows = {stream.name: standing_among(rows[stream.name], stream) for stream in keyed.streams}
     if keyed.condition is not None and rules is not None:
         name = keyed.streams[0].name
         rows = {name: rows[name].withColumn(MATCHING, _matching(rules.history.of_all(keyed.condition)))}
@@ -81,11 +86,12 @@ def in_order(
         parts.append(marks(parts[0].sparkSession, buckets))
     hashed = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     time = [F.col(TIME).asc_nulls_first()] if keyed.order == "event" else []
-    origins = [f"{ORIGIN}{place}" for place in range(len(keyed.streams))]
+    # One revision takes a row back and adds another one.
+    origins = [*(f"{ORIGIN}{place}" for place in range(len(keyed.streams))), *([SIGN, IDENTITY] * keyed.retractions)]
     within_time = [F.col(name).asc_nulls_first() for name in (STREAM, BATCH)]
     placed = hashed.repartition(HASH) if buckets is None else in_buckets(hashed, buckets)
     ordered = placed.sortWithinPartitions(HASH, *keys, *time, *within_time, *origins)
-    columns = (HASH, *keys, TIME, STAMP, BATCH, STREAM, *_matched(keyed))
+    columns = (HASH, *keys, TIME, STAMP, BATCH, STREAM, *([SIGN] * keyed.retractions), *_matched(keyed))
     values = [name for place in range(len(keyed.streams)) for name in _values(keyed, place)]
     return ordered.select(*columns, *values)
 
@@ -120,9 +126,16 @@ def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
         BATCH,
         F.lit(place).alias(STREAM),
         stream.source.order_of(F.col(ORIGIN)).alias(f"{ORIGIN}{place}"),
+        *(column.alias(name) for name, column in _signs(keyed, stream, rows).items()),
         *_matched(keyed),
         *(F.col(f"`{column}`").alias(name) for name, column in _values(keyed, place).items()),
     )
+
+
+def _signs(keyed: Keyed, stream: Stream, rows: DataFrame) -> dict[str, Column]:
+    """The sign and the identity of each row, where the function is called for rows that are taken back."""
+    added = {SIGN: F.lit(1), IDENTITY: F.lit(None).cast("string")}
+    return {**added, **signs(stream, rows)} if keyed.retractions else {}
 
 
 def _matched(keyed: Keyed) -> tuple[str, ...]:

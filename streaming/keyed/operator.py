@@ -273,9 +273,12 @@ def _computed(keyed: Keyed) -> str:
     order = (
         "the order of the log" if keyed.order == "arrival" else "order of event time, once the clock has passed them"
     )
+    if keyed.retractions:
+        order = f"{order}, those that are taken back among them"
     if len(keyed.streams) > 1:
         order = "order of event time, once the clocks of all streams have passed them"
-    return f"rows in {order}; each step folds the rows that are due onto the state, in one pass"
+    rows = "rows that stand" if keyed.order == "event" and _takes_back(keyed) else "rows"
+    return f"{rows} in {order}; each step folds the rows that are due onto the state, in one pass"
 
 
 def _rules(pinned: Pinned) -> str:
@@ -298,7 +301,16 @@ def _late(keyed: Keyed) -> str:
         return "come like all others; the function is told by key.late"
     if not keyed.corrected:
         return "are left out of the results; `late` shows them. With idle they would be corrected"
+    if _takes_back(keyed):
+        return (
+            "are left out of the first results; what is emitted for activity sessions that had some, whether they were "
+            "added or taken back, waits for the scheduled correction"
+        )
     return "are left out of the first results; the activity sessions that have some wait for the scheduled correction"
+
+
+def _takes_back(keyed: Keyed) -> bool:
+    return any(stream.takes_back for stream in keyed.streams)
 
 
 def _position(lake: Lake, keyed: Keyed) -> str:

@@ -20,7 +20,7 @@ from streaming.keyed.state_table import DUE, HASH, TIMERS, OpenBucket, StoredKey
 from streaming.tables import TaskFile, TaskFiles
 
 TIME, STAMP, STREAM, MATCHING = "_time", "_stamp", "_stream", "_matching"
-"""Columns that the fold reads beside the hash, the keys, batch and origin, and the streams' own."""
+"""Columns that the fold reads beside the hash, the keys, batch, sign and origin, and the streams' own."""
 
 _AT_ONCE = 10_000
 WRITTEN = (
@@ -101,9 +101,10 @@ def fold_partition(
 
     The columns are `_hash`, the keys, `_time`, `_stamp`, `_batch`, `_stream` (the place of the row's stream) and those
     of each stream that are no keys. A key's rows are never gathered, so that memory does not depend on how many there
-    are. `rules` are those for these rows, where there are some; with conditions, `_matching` behind `_stream` has the
-    places of those that are true of the row. Of `state`, where some is given, the buckets are folded that have rows
-    here, and of those to be visited the ones for which a row without `_batch` stands here, each in one go.
+    are. `rules` are those for these rows, where there are some. Behind `_stream` come `_change`, where the function is
+    called for rows that are taken back, and with conditions `_matching`: the places of those that are true of the row.
+    Of `state`, where some is given, the buckets are folded that have rows here, and of those to be visited the ones for
+    which a row without `_batch` stands here, each in one go.
 
     Raises:
         FunctionError: as `Fold`.
@@ -123,8 +124,10 @@ class _PartitionFold:
         self._state = state
         self._keys = len(keyed.by)
         self._time = self._keys + 1
-        self._matching = None if keyed.condition is None else self._time + 4
-        self._made_of = _row_makers(keyed, (self._matching or self._time + 3) + 1)
+        told = self._time + 4
+        self._change = told if keyed.retractions else None
+        self._matching = None if keyed.condition is None else told + keyed.retractions
+        self._made_of = _row_makers(keyed, told + keyed.retractions + (keyed.condition is not None))
         self._key: Key | None = None
         self._hash = 0
         self._number: int | None = None
@@ -159,7 +162,7 @@ class _PartitionFold:
             yield self._taken()
 
     def _entries(self, rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        """Each row as its hash, its key, what the fold is told of it, the row of each stream, and what matches."""
+        """Each row as its hash, its key, what the fold is told of it, a row of each stream, what matches, its sign."""
         lists = [python_values(column) for column in rows.columns]
         of_rows = lists[self._time : self._time + 4]
         values_of = zip(*lists[1 : self._time], strict=True) if self._keys else repeat(())
@@ -168,19 +171,20 @@ class _PartitionFold:
             *(map(as_row, zip(*(lists[place] for place in places), strict=True)) for as_row, places in self._made_of),
             strict=True,
         )
-        # Both are endless where the function has no keys, or its rules have no conditions.
+        # Each is endless where the function has no keys, its rules have no conditions, or no row is taken back.
         true = repeat(()) if self._matching is None else lists[self._matching]
-        return zip(lists[0], values_of, *of_rows, as_rows, true, strict=False)
+        changes = repeat(1) if self._change is None else lists[self._change]
+        return zip(lists[0], values_of, *of_rows, as_rows, true, changes, strict=False)
 
     def _rows(self, entries: Iterator[tuple[Any, ...]]) -> Iterator[Folded]:
         fold, key, outputs = self._fold, self._key, self._fold.outputs
-        for of_key, values, at, stamp, number, of, row, places in entries:
+        for of_key, values, at, stamp, number, of, row, places, change in entries:
             if key is None or values != key.key:
                 self._end_key()
                 key = self._key = self._begun(of_key, values)
                 if len(self._kept.hashes) >= _AT_ONCE:
                     yield self._keys_kept()
-            fold.row(key, at, NEVER if stamp is None else stamp, row[of], number, of, places)
+            fold.row(key, at, NEVER if stamp is None else stamp, row[of], number, of, places, change)
             if len(outputs) >= _AT_ONCE:
                 yield self._taken()
 

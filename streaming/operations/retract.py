@@ -222,7 +222,7 @@ def _refusals(pipeline: Pipeline, stream: Stream) -> Iterator[tuple[str, str, st
             )
             yield f"{operator.kind_name} {operator.name!r} follows them, and", refusal, way_out
     for delivery in pipeline.deliveries:
-        if delivery.origin.what in ("rows", "late") and stream in delivery.origin.of.reads:
+        if delivery.sends_log and stream in delivery.reads:
             yield f"delivery {delivery.name!r}", "has sent them as they came", "Deliver what='current' of a view of it."
     for each in dict.fromkeys((pipeline, *declared_pipelines().values())):
         for other in each.streams:

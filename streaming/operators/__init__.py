@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         whole_in,
         whole_since,
     )
-    from streaming.operators.signed import are_net, identity_in, net, sign_in
+    from streaming.operators.signed import IDENTITY, are_net, identity_in, net, sign_in, signs, standing_among
     from streaming.operators.switching import (
         has_caught_up,
         make_ready,

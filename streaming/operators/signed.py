@@ -10,7 +10,11 @@ from pyspark.sql import functions as F
 
 from streaming.base import BATCH, ORIGIN, SIGN
 from streaming.declare import Operator, Stream
+from streaming.log import can_retract, identity_of_row, sign_of_row
 from streaming.operators.comparison import Finding
+
+IDENTITY = "_identity"
+"""The column of `signs` that a row has in common with those that take it back."""
 
 
 def sign_in(stream: Stream) -> Column:
@@ -21,6 +25,25 @@ def sign_in(stream: Stream) -> Column:
 def identity_in(stream: Stream) -> Column:
     """The identity of a row of the stream's log, which the row that takes it back has, too."""
     return F.col(ORIGIN)["identity"] if stream.takes_back else F.md5(F.to_json(F.struct(BATCH, ORIGIN)))
+
+
+def signs(stream: Stream, rows: DataFrame | None) -> dict[str, Column]:
+    """The columns `_change`, -1 where a row takes another one back, and its identity; none where no row of it may.
+
+    Of a stream that does not say it of all its rows, some may be taken back by hand, which `rows` of its log tell.
+    """
+    origin = F.col(ORIGIN)
+    if stream.takes_back:
+        return {SIGN: origin["change"], IDENTITY: origin["identity"]}
+    if rows is not None and can_retract(rows):
+        return {SIGN: sign_of_row(rows), IDENTITY: F.to_json(identity_of_row(rows))}
+    return {}
+
+
+def standing_among(rows: DataFrame, stream: Stream) -> DataFrame:
+    """Those of the `rows` of the stream's log that no other one of them takes back, with the columns of the log."""
+    columns = signs(stream, rows)
+    return net(rows.withColumns(columns), [IDENTITY], [BATCH, ORIGIN]).drop(*columns) if columns else rows
 
 
 def net(signed: DataFrame, same: Sequence[str], newest: Sequence[str]) -> DataFrame:

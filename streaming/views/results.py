@@ -38,8 +38,8 @@ from streaming.base import (
 )
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, can_retract, head, identity_of_row, read_log, sign_of_row, valid
-from streaming.operators import Progress, check_followed, net
+from streaming.log import Batch, can_retract, head, read_log, valid
+from streaming.operators import IDENTITY, Progress, check_followed, net, signs
 from streaming.spark import computed_or, first_failure, holds, row_values
 from streaming.tables import delta
 from streaming.views.functions import apply_function
@@ -48,7 +48,6 @@ from streaming.windows import Tumbling, Window
 SESSION = "_session_number"
 _EVERYTHING = "_everything"
 _START, _END = "_start", "_end"
-_IDENTITY = "_identity"
 _HULL, _OWN = "_hull", "_own_window"
 ROWS = "_rows"
 
@@ -298,16 +297,6 @@ def all_rows(view: Windowed, pairs: DataFrame | None = None) -> Column:
     return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, *signed)).alias(ROWS)
 
 
-def signs(stream: Stream, pairs: DataFrame | None) -> dict[str, Column]:
-    """The columns `_change`, -1 where a row takes another one back, and its identity; none where no row of it may."""
-    origin = F.col(ORIGIN)
-    if stream.takes_back:
-        return {SIGN: origin["change"], _IDENTITY: origin["identity"]}
-    if pairs is not None and can_retract(pairs):
-        return {SIGN: sign_of_row(pairs), _IDENTITY: F.to_json(identity_of_row(pairs))}
-    return {}
-
-
 def are_signed(groups: DataFrame) -> bool:
     """True for groups that keep rows of which some may take back others."""
     if ROWS not in groups.columns:
@@ -401,7 +390,7 @@ def _counted(rows: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
 def rows_in(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
     """The rows that `groups` keep, each with the columns of its group."""
-    signed = (SIGN, _IDENTITY) if are_signed(groups) else ()
+    signed = (SIGN, IDENTITY) if are_signed(groups) else ()
     names = [name for name in (*view.of.columns, EVENT_TIME, ORDER, *signed) if name not in view.by]
     return groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
         *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
@@ -417,14 +406,14 @@ def sessions_of(hulls: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 def standing_sessions(signed: DataFrame, view: Windowed) -> DataFrame:
     """The sessions of those of the `signed` rows that stand, as groups that keep signed rows."""
     own = _standing_signed(signed, view.by).withColumn(WINDOW, _own_window(view))
-    kept = F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, SIGN, _IDENTITY)).alias(ROWS)
+    kept = F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER, SIGN, IDENTITY)).alias(ROWS)
     return kind_of(view).group(own, view.by, [kept])
 
 
 def signed_rows(pairs: DataFrame, view: Windowed) -> DataFrame:
     """The rows of pairs, with the columns that a group keeps of each, its sign and its identity among them."""
     origin = F.col(ORIGIN)
-    signed = (origin["change"].alias(SIGN), origin["identity"].alias(_IDENTITY))
+    signed = (origin["change"].alias(SIGN), origin["identity"].alias(IDENTITY))
     return pairs.select(*view.of.columns, EVENT_TIME, ORDER, *signed)
 
 
@@ -448,11 +437,11 @@ def _parted(rows: DataFrame, view: Windowed, per: Sequence[str]) -> DataFrame:
 
 def _standing(rows: DataFrame, per: Sequence[str]) -> DataFrame:
     """Those of the rows that no other one takes back, of each identity the newest."""
-    return _standing_signed(rows, per).drop(SIGN, _IDENTITY)
+    return _standing_signed(rows, per).drop(SIGN, IDENTITY)
 
 
 def _standing_signed(rows: DataFrame, per: Sequence[str]) -> DataFrame:
-    return net(rows, [*per, _IDENTITY], [f"{ORDER}._batch", f"{ORDER}._origin"])
+    return net(rows, [*per, IDENTITY], [f"{ORDER}._batch", f"{ORDER}._origin"])
 
 
 def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:

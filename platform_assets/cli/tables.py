@@ -35,10 +35,12 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
 
     stream = operator.reads[0]
     columns = ("_batch", "_rejected", "_raw", "_origin")
+    own = runtime_of(operator, lake).readable
     return {
-        **runtime_of(operator, lake).readable,
+        **own,
         "log": lambda spark: read_log(spark, lake, stream.revisions).orderBy("_batch", "_origin"),
-        **of_revisions(lake, stream),
+        # What an operator has forgotten stands before what its stream has.
+        **{**of_revisions(lake, stream), **own},
         "clock": lambda spark: spark.createDataFrame(_clock(lake, pipeline, stream)),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream.revisions)).select(*columns).orderBy("_batch"),
         _RETRACTIONS: lambda spark: spark.createDataFrame(_retractions(lake, pipeline, stream)),

@@ -48,8 +48,11 @@ class History(AlwaysCurrent):
     was taken, as `Snapshots(taken_at=...)` says, or else came; a delete always at that time, and so is a row that is
     there again with an older one.
 
-    Of a stream that forgets deletes (`Stream(forget=...)`) a revision that is forgotten is in no interval; the history
-    itself keeps all others.
+    Of a stream that forgets (`Stream(forget=...)`) a revision that is forgotten is in no interval. The history forgets,
+    too. A revision is old once the watermark is more than `forget` past its time, and past the watermark after the
+    batch with which it came. Of a key's oldest revisions, in order of their times, as many as are old, the history
+    remembers the last: what comes later and is before that one changes no interval, and is told as forgotten. What
+    intervals there are stays.
 
     `track` are the columns of which another value begins an interval; revisions that differ in others alone are one
     interval, with the values of the last of them. All columns are tracked where nothing is said, so that each revision
@@ -173,11 +176,13 @@ class History(AlwaysCurrent):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear."""
+        forgets = {} if self.of.forget is None else {"forget": interval(self.of.forget).total_seconds()}
         return {
             "stream": self.of.name,
             "since": self.since or self._time,
             "track": None if self.track is None else list(self.track),
             "kind": self.kind,
+            **forgets,
         }
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:

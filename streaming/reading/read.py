@@ -268,12 +268,13 @@ def _readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> dict[str, A
     from streaming.operators import runtime_of
     from streaming.revisions import of_revisions
 
-    stream = operator.reads[0]
+    stream, own = operator.reads[0], runtime_of(operator, lake).readable
     return {
-        **runtime_of(operator, lake).readable,
+        **own,
         "log": lambda spark: read_log(spark, lake, stream.revisions),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream.revisions)),
-        **of_revisions(lake, stream),
+        # What an operator has forgotten stands before what its stream has.
+        **{**of_revisions(lake, stream), **own},
     }
 
 

@@ -185,7 +185,7 @@ def _rejected(lake: Lake, stream: Stream) -> StoredRows | None:
 
 def _through(rows: StoredRows, newest: int | None) -> StoredRows:
     """Those of the batches up to the newest one that is read."""
-    return rows if newest is None else replace(rows, condition=f'rows."{BATCH}" <= {newest}')
+    return rows if newest is None else replace(rows, condition=f'{rows.condition} and rows."{BATCH}" <= {newest}')
 
 
 @singledispatch
@@ -303,7 +303,10 @@ def _(operator: History, lake: Lake) -> dict[str, Found]:
 
 def _signed(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows | None:
     table = _open(lake, history)
-    return None if table is None else _followed(lake, history, StoredRows.of(table, order), table)
+    if table is None:
+        return None
+    changed = replace(StoredRows.of(table, order), condition=f'rows."{SIGN}" <> 0')
+    return _followed(lake, history, changed, table)
 
 
 def _intervals(lake: Lake, history: History, order: tuple[str, ...]) -> StoredRows | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +27,24 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, REASON, SIGN, DeclarationError
+from streaming.base import (
+    ADDED,
+    BATCH,
+    DAY,
+    INGESTED_AT,
+    MICROSECOND,
+    ORIGIN,
+    REASON,
+    SIGN,
+    DeclarationError,
+    counted,
+    interval,
+    optional_micros,
+)
 from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
 from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, marks
 from streaming.lake import Lake
-from streaming.log import LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
+from streaming.log import Batch, LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
 from streaming.operators import (
     Batches,
     Finding,
@@ -52,7 +67,7 @@ from streaming.operators import (
 )
 from streaming.revisions.extracts import changes_as_revisions, extracts_as_revisions
 from streaming.revisions.fold import REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
-from streaming.revisions.history_fold import GONE, SINCE, WriteHistory
+from streaming.revisions.history_fold import AGES_FROM, FEW_FILES, GONE, SINCE, STANDS_FOR, Horizon, WriteHistory
 from streaming.revisions.steps import (
     PLACE,
     as_revisions,
@@ -65,6 +80,10 @@ from streaming.revisions.steps import (
 )
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
+
+
+FORGOTTEN = "forgotten"
+"""The name of what a history has forgotten, and the number of its table that counts it."""
 
 
 def since_of(history: History) -> Any:
@@ -108,11 +127,13 @@ class HistorySteps:
         after = before.after(batches)
         state = StateTable(stored, stored.table_uri, self._stored, len(self._history.of.key))
         report = RevisionReport()
-        if any(sum(batch.revised.values()) for each in batches.values() for batch in each):
-            report = self._folded(before, after, state)
+        followed = [batch for each in batches.values() for batch in each]
+        if any(sum(batch.revised.values()) for batch in followed):
+            report = self._folded(before, after, state, followed)
         rows = 0
         if at.is_behind(after):
-            rows = self._commit(own, report.changes, at, after)
+            forgotten = {} if self._history.of.forget is None else {FORGOTTEN: report.counts.forgotten + _forgotten(own)}
+            rows = self._commit(own, report.changes, at, after, forgotten)
         left = state.left_by(report.buckets)
         replaced = [file.path for file in state.files if file not in left]
         kept = self._commit(stored, report.standing, before, after, {BUCKETS: state.buckets.count}, replaced)
@@ -138,7 +159,9 @@ class HistorySteps:
             replaces=replaces,
         )
 
-    def _folded(self, before: Progress, after: Progress, state: StateTable) -> RevisionReport:
+    def _folded(
+        self, before: Progress, after: Progress, state: StateTable, followed: Sequence[Batch]
+    ) -> RevisionReport:
         history, stream = self._history, self._history.of
         rows = self._came.with_batches(self._spark, before.batch, after.batch)
         stored = state.stored(NEVER)
@@ -153,6 +176,8 @@ class HistorySteps:
             self._lake.table(history),
             to_arrow_schema(self._schema, timezone="UTC"),
             stored,
+            FEW_FILES,
+            _horizon(stream, followed),
         )
         if stream.snapshots is None:
             frame = as_revisions(rows, stream).withColumn(SINCE, since_of(history))
@@ -205,6 +230,7 @@ class HistorySteps:
     @cached_property
     def _stored(self) -> pa.Schema:
         """The columns of its state."""
+        forgets = self._history.of.forget is not None
         return stored_schema(
             self._spark,
             self._history.of,
@@ -212,7 +238,24 @@ class HistorySteps:
             (ADDED, StringType()),
             (GONE, BooleanType()),
             (RETRACTED_TIMES, IntegerType()),
+            *([(AGES_FROM, TimestampType()), (STANDS_FOR, StringType())] if forgets else []),
         )
+
+
+def _horizon(stream: Stream, followed: Sequence[Batch]) -> Horizon | None:
+    """The age from which revisions of a stream are forgotten in some of its batches; None where none is."""
+    if stream.forget is None:
+        return None
+    clocks = {
+        batch.number: (optional_micros(batch.state.watermark), optional_micros(batch.after.watermark))
+        for batch in followed
+    }
+    return Horizon(interval(stream.forget) // MICROSECOND, clocks)
+
+
+def _forgotten(table: DeltaTable) -> int:
+    """The number of revisions that the open table of a history tells as forgotten."""
+    return max(table.transaction_version(FORGOTTEN) or 0, 0)
 
 
 @runtime_of.register
@@ -232,7 +275,8 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        return {"current": self._current, "signed": self._signed}
+        forgotten = {} if self.operator.of.forget is None else {FORGOTTEN: self._forgotten}
+        return {"current": self._current, "signed": self._signed, **forgotten}
 
     def versions(self) -> Mapping[str, int]:
         # Rows as of an older batch are told by themselves.
@@ -257,10 +301,14 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         }
 
     def position(self) -> str:
-        at = Progress.of(self.operator, delta.open_table(self.lake.table(self.operator)))
+        table = delta.open_table(self.lake.table(self.operator))
+        assert table is not None
+        at = Progress.of(self.operator, table)
         newest = head(self.lake, self.operator.of)
         assert newest is not None
-        return f"batch {at.batch:,} of {newest.number:,}{built_anew(at.generation)}"
+        forgotten = _forgotten(table)
+        told = f"; {counted(forgotten, 'revision')} forgotten" if forgotten else ""
+        return f"batch {at.batch:,} of {newest.number:,}{built_anew(at.generation)}{told}"
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[History], logs: Mapping[str, LogAtVersion]
@@ -276,15 +324,22 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         columns = [*(f"`{name}`" for name in (*history.values, *history.bounds)), DAY]
         stored = self.first_at(spark, pinned.versions[""]).select(*columns)
         words = "intervals: those between the revisions of each key, in the order of their times"
-        revisions = self._revisions(came, logs[history.of.name], through)
+        changes = logs[history.of.name]
+        if history.of.forget is not None:
+            identified = came.withColumn(ADDED, identity_of_revision())
+            came = identified.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti")
+            forgotten = _forgotten_by(came, history, changes.batches)
+            came = came.join(forgotten, ADDED, "left_anti").drop(ADDED)
+        revisions = self._revisions(came, changes, through)
         yield Law("history", history.name, stored, _expected(revisions, history).select(*columns), words).finding()
+        if history.of.forget is not None:
+            told = _told_as_forgotten(self._rows(spark, pinned.versions[""])).select(ADDED)
+            words = "revisions that are forgotten: those before all that is remembered of their keys"
+            yield Law("forgotten", history.name, told, forgotten, words).finding()
 
     def _revisions(self, came: DataFrame, changes: LogAtVersion, through: int) -> DataFrame:
         """The revisions that follow from what came, with what orders those of a key, each once."""
         history, stream = self.operator, self.operator.of
-        if stream.forget is not None:
-            identified = came.withColumn(ADDED, identity_of_revision())
-            came = identified.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti").drop(ADDED)
         if stream.snapshots is None:
             return _revisions_that_came(came, history)
         refused = {batch.number for batch in changes.batches if batch.revised.get("refused")}
@@ -295,7 +350,18 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         return intervals_of(self._read(spark), self.operator).orderBy(*(f"`{name}`" for name in self._order))
 
     def _signed(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark).orderBy(BATCH, *(f"`{name}`" for name in self._order), SIGN)
+        changed = self._read(spark).where(F.col(SIGN) != 0)
+        return changed.orderBy(BATCH, *(f"`{name}`" for name in self._order), SIGN)
+
+    def _forgotten(self, spark: SparkSession) -> DataFrame:
+        """The revisions that are in no interval, because the stream has forgotten them or the history has."""
+        history = self.operator
+        columns = (*(f"`{name}`" for name in history.values), VALID_FROM, REASON, BATCH)
+        of_stream = ever_rejected(read_log(spark, self.lake, history.of)).withColumns(
+            {VALID_FROM: since_of(history), REASON: F.concat_ws("; ", "_rejected")}
+        )
+        own = _told_as_forgotten(self._read(spark)).select(*columns)
+        return own.unionByName(of_stream.select(*columns)).orderBy(BATCH, *(f"`{name}`" for name in self._order))
 
     @property
     def _order(self) -> tuple[str, ...]:
@@ -320,6 +386,11 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         return steps
 
 
+def _told_as_forgotten(signed: DataFrame) -> DataFrame:
+    """The revisions that rows of a history tell as forgotten, each with its identity."""
+    return signed.where(F.col(SIGN) == 0)
+
+
 def intervals_of(signed: DataFrame, history: History) -> DataFrame:
     """The intervals that signed rows add and do not take back: the columns of a result, `_day` and `_reason`."""
     return net(signed, [ADDED], [BATCH]).select(*(f"`{name}`" for name in history.columns), DAY, REASON)
@@ -335,6 +406,42 @@ def _revisions_that_came(came: DataFrame, history: History) -> DataFrame:
     # Of what came twice the first counts, and of what was taken back and put back the newest.
     same = SortedBy.partitionBy(*keys, SINCE, SEQUENCE).orderBy(retraction_of(came).desc(), BATCH, place)
     return rows.withColumn("_copy", F.row_number().over(same)).where("_copy = 1")
+
+
+def _forgotten_by(came: DataFrame, history: History, batches: Sequence[Batch]) -> DataFrame:
+    """The identities, as `_added`, of the revisions that a history forgets, computed key by key from all that came."""
+    stream = history.of
+    keys = [f"`{name}`" for name in stream.key]
+    after = interval(stream.forget or "") // MICROSECOND
+    before = {each.number: optional_micros(each.state.watermark) for each in batches}
+    behind = {each.number: optional_micros(each.after.watermark) for each in batches}
+    in_order = SortedBy.partitionBy(*keys).orderBy(SINCE, SEQUENCE)
+    rows = came.where(concerns_a_row(stream)).withColumns({SINCE: since_of(history), SEQUENCE: sequence_of(stream)})
+    placed = rows.select(
+        *keys,
+        ADDED,
+        BATCH,
+        F.unix_micros(SINCE).alias("_time"),
+        F.dense_rank().over(in_order).alias("_rank"),
+        retraction_of(rows).alias("_times"),
+    )
+
+    def too_old(of_key: pa.Table) -> pa.Table:
+        ages: dict[int, int] = {}
+        forgotten: list[str] = []
+        for number, of_batch in groupby(sorted(of_key.to_pylist(), key=itemgetter(BATCH)), itemgetter(BATCH)):
+            clock = before[number]
+            is_old = (clock is not None and ages[rank] + after < clock for rank in sorted(ages))
+            last = max((rank for rank, _ in takewhile(itemgetter(1), zip(sorted(ages), is_old, strict=True))), default=0)
+            for row in of_batch:
+                if row["_rank"] < last:
+                    forgotten.append(row[ADDED])
+                elif not row["_times"]:
+                    came_at = behind[number]
+                    ages.setdefault(row["_rank"], row["_time"] if came_at is None else max(row["_time"], came_at))
+        return pa.table({ADDED: pa.array(forgotten, pa.string())})
+
+    return placed.groupBy(*keys).applyInArrow(too_old, f"{ADDED} string")
 
 
 def _expected(rows: DataFrame, history: History) -> DataFrame:

@@ -64,7 +64,7 @@ class Stream:
     (of one without, when it came). At the end of each batch those deletes are forgotten whose time is more than
     `forget` before the watermark after the batch. From then on a revision whose key nobody knows, and whose event time
     is not after the latest delete that is forgotten, is *forgotten*, too: nobody can tell whether its key was gone. It
-    changes nothing, is counted, and stays in the log.
+    changes nothing, is counted, and stays in the log. A `History` of the stream forgets old revisions, too.
 
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
@@ -233,7 +233,8 @@ class Stream:
             return
         nothing = self.snapshots is not None or self.deletes is None
         if nothing or interval(self.forget) <= timedelta():
-            why = "has extracts, which say anew what is gone" if self.snapshots else "declares no deletes"
+            extracts = "has extracts, which say anew what is gone; one that is there again is dated by the last delete"
+            why = extracts if self.snapshots else "declares no deletes"
             raise DeclarationError(
                 f"forget={self.forget!r} of stream {self.name!r} is how long a delete is remembered, and "
                 f"{'the stream ' + why if nothing else 'none would be'}",

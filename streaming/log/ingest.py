@@ -320,7 +320,9 @@ class _ByTasks:
         table = self._opened()
         uri = self._by_spark.lake.log(stream)
         statistics, diverse = _bounded_and_diverse(stream, self._schema)
-        report = write_certain(spark, taken, WriteCertain(uri, decoder, judgement, stamps, statistics, diverse))
+        by_day = bool(delta.partitions(table))
+        write = WriteCertain(uri, decoder, judgement, stamps, statistics, diverse, by_day)
+        report = write_certain(spark, taken, write)
         staged = delta.staged_files(uri, table, self._schema, report.files)
         payloads = tuple(file.path for file in report.doubtful)
         written = _Written(staged, report, percentiles(report.source_times, SHARES_BEFORE), payloads)
@@ -647,8 +649,15 @@ def stage_batch(frame: DataFrame, lake: Lake, stream: Stream) -> delta.Staged:
 
 def _created_log(lake: Lake, stream: Stream, schema: StructType) -> DeltaTable:
     description = stream.description or f"Event log of {stream.name}"
-    about = about_log(stream)
-    return delta.create(lake.log(stream), schema, append_only=True, description=description, about=about)
+    # Revisions are of any day, and each day of a batch would be a file of its own; nobody reads them by the day.
+    return delta.create(
+        lake.log(stream),
+        schema,
+        append_only=True,
+        description=description,
+        partition_by=() if stream.key else None,
+        about=about_log(stream),
+    )
 
 
 def _bounded_and_diverse(stream: Stream, schema: StructType) -> tuple[tuple[str, ...], tuple[str, ...]]:

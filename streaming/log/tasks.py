@@ -113,7 +113,8 @@ def percentiles(counts: Mapping[int, int], shares: Sequence[float]) -> list[floa
 class WriteCertain:
     """Write the certain rows of payloads as files of the log at `uri`, and the payloads in doubt beside them.
 
-    `statistics` and `diverse` are as those of `TaskFiles`.
+    `statistics` and `diverse` are as those of `TaskFiles`. `by_day`: the log is partitioned by the day, so that each
+    day has files of its own.
     """
 
     uri: str
@@ -122,6 +123,7 @@ class WriteCertain:
     stamps: Stamps
     statistics: tuple[str, ...]
     diverse: tuple[str, ...]
+    by_day: bool
 
     def of_frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The report of a task that is given the payloads of a frame, as a row of one text."""
@@ -149,20 +151,19 @@ class _Writing:
 
     def __init__(self, of: WriteCertain) -> None:
         self._of = of
-        columns = pa.schema([field for field in of.judgement.types if field.name != DAY])
-        self._files = TaskFiles(of.uri, columns, of.statistics, of.diverse, dated=True)
+        columns = of.judgement.types
+        if of.by_day:
+            columns = pa.schema([field for field in columns if field.name != DAY])
+        self._files = TaskFiles(of.uri, columns, of.statistics, of.diverse, dated=of.by_day)
         self._doubtful: TaskFiles | None = None
         self._counted = TaskReport()
 
     def add(self, batch: pa.RecordBatch, verdict: Verdict) -> None:
         """Write the rows that are certain, and the payloads of a batch that are not."""
-        rows = verdict.rows
-        days = rows.column(DAY)
-        plain = rows.drop_columns([DAY])
-        for day in pc.unique(days).to_pylist():
-            # Nearly always all rows are of one day.
-            of_day = days.is_null() if day is None else pc.fill_null(pc.equal(days, day), False)
-            self._files.write(plain.filter(of_day) if pc.any(pc.invert(of_day)).as_py() else plain, day)
+        if self._of.by_day:
+            self._write_by_day(verdict.rows)
+        else:
+            self._files.write(verdict.rows)
         if verdict.doubtful.any():
             columns = {"_raw": batch.column("_raw").cast(pa.binary()), ORIGIN: batch.column(ORIGIN)}
             if TYPED in batch.schema.names:
@@ -172,6 +173,14 @@ class _Writing:
                 self._doubtful = TaskFiles(self._of.uri, payloads.schema)
             self._doubtful.write(payloads)
         self._counted += self._count(verdict)
+
+    def _write_by_day(self, rows: pa.RecordBatch) -> None:
+        days = rows.column(DAY)
+        plain = rows.drop_columns([DAY])
+        for day in pc.unique(days).to_pylist():
+            # Nearly always all rows are of one day.
+            of_day = days.is_null() if day is None else pc.fill_null(pc.equal(days, day), False)
+            self._files.write(plain.filter(of_day) if pc.any(pc.invert(of_day)).as_py() else plain, day)
 
     def report(self) -> TaskReport:
         """The report, once all files are ended."""

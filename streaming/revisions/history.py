@@ -81,7 +81,6 @@ from streaming.revisions.steps import (
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
 
-
 FORGOTTEN = "forgotten"
 """The name of what a history has forgotten, and the number of its table that counts it."""
 
@@ -132,7 +131,9 @@ class HistorySteps:
             report = self._folded(before, after, state, followed)
         rows = 0
         if at.is_behind(after):
-            forgotten = {} if self._history.of.forget is None else {FORGOTTEN: report.counts.forgotten + _forgotten(own)}
+            forgotten = (
+                {} if self._history.of.forget is None else {FORGOTTEN: report.counts.forgotten + _forgotten(own)}
+            )
             rows = self._commit(own, report.changes, at, after, forgotten)
         left = state.left_by(report.buckets)
         replaced = [file.path for file in state.files if file not in left]
@@ -432,7 +433,9 @@ def _forgotten_by(came: DataFrame, history: History, batches: Sequence[Batch]) -
         for number, of_batch in groupby(sorted(of_key.to_pylist(), key=itemgetter(BATCH)), itemgetter(BATCH)):
             clock = before[number]
             is_old = (clock is not None and ages[rank] + after < clock for rank in sorted(ages))
-            last = max((rank for rank, _ in takewhile(itemgetter(1), zip(sorted(ages), is_old, strict=True))), default=0)
+            last = max(
+                (rank for rank, _ in takewhile(itemgetter(1), zip(sorted(ages), is_old, strict=True))), default=0
+            )
             for row in of_batch:
                 if row["_rank"] < last:
                     forgotten.append(row[ADDED])

@@ -433,9 +433,7 @@ class _Writing(BucketWriter):
         known = [Known(*each) for each in told]
         if self._of.as_before:
             known = [
-                replace(each, unsent=self._unsent(frozenset(names)))
-                if names
-                else each
+                replace(each, unsent=self._unsent(frozenset(names))) if names else each
                 for each, names in zip(known, rows[self._of.as_before].to_pylist(), strict=True)
             ]
         if self._of.horizon is None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import count
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Debezium, Files, History, Json, Lake, Pipeline, Stream
+from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream
 from streaming.audit.laws import audit
-from streaming.base import StreamingError
 from streaming.declare import STATE
 from streaming.keyed import state_table
 from streaming.operations.retract import RowChoice, retract
 from streaming.operators.runtime import frame, runtime_of
 from streaming.revisions import history as histories
 from streaming.tables import delta, storage
-from tests.support.instants import NOW, at, ms
+from tests.support.instants import NOW, at
 from tests.support.runs import run
 from tests.support.seeds import draws
 
@@ -177,7 +175,7 @@ class Oracle:
         after = self.greatest - DELAY
         bases = {id: self.base(of_key, clock) for id, of_key in self.known.items()}
         for revision in revisions:
-            id, version, seconds, segment, city = revision
+            id, version, seconds, *_ = revision
             if self.is_forgotten_by_the_stream(revision, clock):
                 self.told.append((number, id, version))
                 continue
@@ -192,17 +190,15 @@ class Oracle:
             del self.stream[id]
 
     def is_forgotten_by_the_stream(self, revision: Revision, stamp: int | None) -> bool:
-        id, version, seconds, segment, city = revision
+        id, version, seconds, *values = revision
         if id not in self.stream and self.until is not None and seconds <= self.until:
             return True
         if id not in self.stream or self.stream[id][0] < version:
-            is_gone = segment is None and city is None
+            is_gone = values == [None, None]
             self.stream[id] = (version, is_gone, seconds if stamp is None else max(seconds, stamp))
         return False
 
-    def base(
-        self, of_key: Mapping[tuple[int, int], tuple[Revision, int]], clock: int | None
-    ) -> tuple[int, int] | None:
+    def base(self, of_key: Mapping[tuple[int, int], tuple[Revision, int]], clock: int | None) -> tuple[int, int] | None:
         """The place of the last of the oldest revisions that are all old."""
         last = None
         for place in sorted(of_key):
@@ -217,7 +213,7 @@ class Oracle:
             at_instant = {seconds: of_key[seconds, version][0] for seconds, version in sorted(of_key)}
             instants: list[int | None] = [*sorted(at_instant), None]
             of_one: list[Interval] = []
-            for begins, ends in zip(instants, instants[1:], strict=False):
+            for begins, ends in pairwise(instants):
                 assert begins is not None
                 id, _, _, segment, city = at_instant[begins]
                 if segment is None and city is None:
@@ -250,7 +246,9 @@ def drawn(seed: int) -> Iterator[list[Revision]]:
             seconds = max(now - chance.choice((0, 0, 0, 5, 20, 80, 100, 150)), 0)
             version = 1000 * number + chance.randint(0, 999) if chance.random() < 0.7 else chance.randint(0, 9)
             values = (chance.choice(("new", "gold")), chance.choice(("Bonn", "Ulm")))
-            batch.append((chance.choice("abcd"), version, seconds, *((None, None) if chance.random() < 0.15 else values)))
+            batch.append(
+                (chance.choice("abcd"), version, seconds, *((None, None) if chance.random() < 0.15 else values))
+            )
         yield batch
 
 
@@ -265,7 +263,7 @@ def test_a_history_of_drawn_revisions_is_what_plain_python_says_and_what_it_stor
             oracle.batch(number, batch)
     chance = draws(f"cuts of forgetting histories {seed}")
     cuts = sorted({0, *chance.sample(range(1, 12), 4), 12})
-    for begins, ends in zip(cuts, cuts[1:], strict=False):
+    for begins, ends in pairwise(cuts):
         # Whether what is forgotten is dropped at once or stays for a while, the intervals are the same.
         monkeypatch.setattr(histories, "FEW_FILES", chance.choice((1, 8)))
         go(spark, lake, *batches[begins:ends])

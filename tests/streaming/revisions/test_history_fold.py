@@ -1,0 +1,188 @@
+"""The fold of revisions onto the intervals of their keys, as a task runs it, without Spark."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming.base import ADDED, BATCH, DAY, REASON, SIGN
+from streaming.declare import VALID_FROM, VALID_TO
+from streaming.keyed import DUE, HASH, StoredState
+from streaming.keyed.state_table import Buckets
+from streaming.revisions.fold import CONCERNS, DELETES, REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
+from streaming.revisions.history_fold import (
+    AGES_FROM,
+    GONE,
+    SINCE,
+    STANDS_FOR,
+    Horizon,
+    Known,
+    WriteHistory,
+    base_of,
+    insert,
+    remembered,
+)
+from tests.support.seeds import draws
+
+FORGET = 20
+UNSENT = "unsent"
+INSTANT = pa.timestamp("us", "UTC")
+VALUES = (("id", pa.int64()), ("owner", pa.string()), ("notes", pa.string()))
+OWN = pa.schema(
+    [
+        *VALUES,
+        *((VALID_FROM, INSTANT), (VALID_TO, INSTANT), (ADDED, pa.string()), (SIGN, pa.int32())),
+        *((REASON, pa.string()), (BATCH, pa.int64()), (DAY, pa.date32())),
+    ]
+)
+TOLD = [(SEQUENCE, pa.int64()), (SINCE, INSTANT), (ADDED, pa.string()), (GONE, pa.bool_())]
+STORED = pa.schema(
+    [
+        *((HASH, pa.int64()), (DUE, INSTANT), *VALUES, (UNSENT, pa.list_(pa.string())), *TOLD),
+        *((RETRACTED_TIMES, pa.int32()), (AGES_FROM, INSTANT), (STANDS_FOR, pa.string())),
+    ]
+)
+CAME = pa.schema(
+    [
+        *((HASH, pa.int64()), (BATCH, pa.int64()), (SEQUENCE, pa.int64()), (DELETES, pa.bool_())),
+        *((RETRACTED_TIMES, pa.int32()), (ADDED, pa.string()), (CONCERNS, pa.bool_()), *VALUES),
+        *((UNSENT, pa.list_(pa.string())), (SINCE, INSTANT)),
+    ]
+)
+
+
+@dataclass
+class Folded:
+    """A history that steps after steps are folded onto, of which a bucket's files become one at so many."""
+
+    folder: Path
+    track: tuple[str, ...] | None
+    few_files: int
+    horizon: Horizon
+    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def step(self, rows: list[dict[str, Any]]) -> None:
+        buckets = Buckets(2)
+        (self.folder / "own").mkdir(exist_ok=True, parents=True)
+        (self.folder / "state").mkdir(exist_ok=True, parents=True)
+        stored = StoredState(buckets, 1, str(self.folder / "state"), STORED, self.files)
+        made_of = {name: frozenset({name}) for name, _ in VALUES}
+        values = tuple(name for name, _ in VALUES)
+        task = WriteHistory(
+            *(("id",), values, self.track, False, False, UNSENT, made_of),
+            *(str(self.folder / "own"), OWN, stored, self.few_files, self.horizon),
+        )
+        ordered = sorted(rows, key=lambda row: (row[HASH], row["id"], row[BATCH]))
+        (report,) = task(iter(pa.Table.from_pylist(ordered, CAME).to_batches()))
+        done = RevisionReport.from_json(report[REPORT][0].as_py())
+        left = {number: files for number, files in self.files.items() if number not in done.buckets}
+        for file in done.standing:
+            hashes = pq.read_table(self.folder / "state" / file.path, columns=[HASH])[HASH].to_numpy()
+            (number,) = {*buckets.of(hashes).tolist()}
+            left[number] = (*left.get(number, ()), file.path)
+        self.files = left
+        for file in done.changes:
+            self.told += pq.read_table(self.folder / "own" / file.path).to_pylist()
+
+    @property
+    def stored(self) -> int:
+        paths = [path for files in self.files.values() for path in files]
+        return sum(pq.read_metadata(self.folder / "state" / path).num_rows for path in paths)
+
+
+def drawn(chance: random.Random) -> list[list[dict[str, Any]]]:
+    """Steps of batches of revisions: late ones, values that were not sent, deletes, rows taken back and put back."""
+    now, batches, sent = 0, [], list[dict[str, Any]]()
+    for number in range(25):
+        now += chance.choice((1, 3, 10))
+        batch = []
+        for place in range(chance.randint(1, 5)):
+            if sent and chance.random() < 0.25:
+                again = chance.choice(sent[: max(len(sent) * 2 // 3, 1)])
+                again[RETRACTED_TIMES] += 1
+                odd = again[RETRACTED_TIMES] % 2 == 1
+                batch.append({**again, BATCH: number, ADDED: f"{number}.{place}", DELETES: odd})
+                continue
+            id, gone = chance.randint(1, 3), chance.random() < 0.1
+            unsent = chance.choice(([], [], ["notes"], ["notes"], ["owner", "notes"]))
+            row = {
+                HASH: id if id % 2 else -id,
+                BATCH: number,
+                SEQUENCE: 100 * number + place,
+                DELETES: gone,
+                RETRACTED_TIMES: 0,
+                ADDED: f"{number}.{place}",
+                CONCERNS: True,
+                "id": id,
+                "owner": None if gone or "owner" in unsent else chance.choice(("ann", "bea")),
+                "notes": None if gone or "notes" in unsent else chance.choice(("long", "short")),
+                UNSENT: None if gone else unsent,
+                SINCE: max(now - chance.choice((0, 0, 1, 3, 15, 30, 40)), 0) // 5 * 5,
+            }
+            sent += [] if gone else [row]
+            batch.append(row)
+        batches.append(batch)
+    return batches
+
+
+@pytest.mark.parametrize("track", [None, ("owner",), ("owner", "notes")])
+@pytest.mark.parametrize("seed", range(5))
+def test_dropping_what_is_forgotten_changes_no_row_of_a_history_also_where_values_were_not_sent(
+    tmp_path: Path, seed: int, track: tuple[str, ...] | None
+) -> None:
+    chance = draws(f"fold of a history {seed} {track}")
+    batches = drawn(chance)
+    clocks: dict[int, tuple[int | None, int | None]] = {}
+    clock: int | None = None
+    for number, batch in enumerate(batches):
+        after = max([row[SINCE] for row in batch] + ([] if clock is None else [clock]))
+        clocks[number], clock = (clock, after), after
+    dropping, keeping = (
+        Folded(tmp_path / name, track, few_files, Horizon(FORGET, clocks))
+        for name, few_files in (("dropping", 1), ("keeping", 10**6))
+    )
+    while batches:
+        taken, batches = batches[: (size := chance.randint(1, 3))], batches[size:]
+        rows = [row for batch in taken for row in batch]
+        numbers = [row[BATCH] for row in rows]
+        horizon = Horizon(FORGET, {number: clocks[number] for number in numbers})
+        for each in (dropping, keeping):
+            each.horizon = horizon
+            each.step(rows)
+    assert Counter(map(repr, dropping.told)) == Counter(map(repr, keeping.told))
+    assert dropping.stored < keeping.stored
+    assert any(row[SIGN] == 0 for row in dropping.told)
+
+
+@pytest.mark.parametrize(("is_same", "places"), [(True, [1, 2]), (False, [1, 2])])
+def test_the_interval_that_a_row_taken_back_by_hand_may_go_on_is_remembered_until_it_is_put_back(
+    is_same: bool, places: list[int]
+) -> None:
+    """
+    1  |----|
+    2       |----|
+    3            |---->   taken back by hand, and nobody knows whose values it has when it is put back
+    """
+    known = [Known(0, 1, 1, False), Known(1, 2, 2, False), Known(2, 3, 3, True, retracted=1)]
+    left = remembered(known, 100, lambda one, other: is_same)
+    assert [each.revision.place for each in left] == places
+    assert [each.begins for each in left] == [1 if is_same else 2, None]
+
+
+def test_of_a_key_that_is_gone_nothing_but_the_delete_is_remembered() -> None:
+    known = [Known(0, 1, 1, False), Known(1, 2, 2, False), Known(2, 3, 3, True)]
+    assert [each.revision.place for each in remembered(known, 100, lambda one, other: True)] == [2]
+
+
+def test_what_takes_a_row_back_by_hand_is_as_old_as_that_so_that_what_was_forgotten_stays_so() -> None:
+    known = [Known(0, 1, 1, False, ages_from=1), Known(1, 2, 2, False, ages_from=2)]
+    assert insert(known, Known(2, 2, 2, True, retracted=1, ages_from=90)) == 1
+    assert base_of(known, 50) == 1 and known[1].is_gone

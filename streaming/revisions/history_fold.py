@@ -219,31 +219,31 @@ class Remembered:
 
 
 def remembered(
-    known: Sequence[Known], oldest: int | None, is_same_row: Callable[[Interval, Interval], bool]
+    known: Sequence[Known],
+    oldest: int | None,
+    is_same_row: Callable[[Interval, Interval], bool],
+    *,
+    merges: bool = True,
 ) -> list[Remembered]:
     """The revisions of a key, which are in order, that are remembered.
 
-    Of those up to the base these are itself, the one whose interval it goes on, or will if somebody puts it back, and
-    the one before it where it has values of that.
+    Of those up to the base these are itself, the one with the interval that ends there, which a revision of the same
+    time may go on where intervals are ever one (`merges`), and the one before it where it has values of that, or will
+    if somebody puts it back.
     """
     place = base_of(known, oldest)
     if place is None:
         return [Remembered(each) for each in known]
-    base, after = known[place], [Remembered(each) for each in known[place:]]
-    if base.is_gone and not base.retracted:
-        return after
-    through_base = known[: place + 1]
-    until_base = intervals([*known[:place], replace(base, is_gone=True)], is_same_row)
-    last = until_base[-1] if until_base and until_base[-1].ends == base.since else None
-    continued = last if base.is_gone or intervals(through_base, is_same_row)[-1].begins < base.since else None
-    earlier = []
-    for one, held in zip(known[:place], _held(known[:place]), strict=True):
-        is_continued = continued is not None and one.place == continued.place
-        is_before = one is known[place - 1] and bool(base.unsent) and not one.is_gone
-        if is_continued or is_before:
-            begins = last.begins if last is not None and one.place == last.place else None
-            earlier.append(Remembered(one, True, begins, held))
-    return earlier + after
+    base = known[place]
+    ended = intervals([*known[:place], replace(base, is_gone=True)], is_same_row)[-1:]
+    begins = {each.place: each.begins for each in ended if each.ends == base.since}
+    has_values_of_before = bool(base.unsent) or (base.is_gone and base.retracted > 0)
+    earlier = [
+        Remembered(one, True, begins.get(one.place), held)
+        for number, (one, held) in enumerate(zip(known[:place], _held(known[:place]), strict=True))
+        if (merges and one.place in begins) or (has_values_of_before and number == place - 1 and not one.is_gone)
+    ]
+    return earlier + [Remembered(each) for each in known[place:]]
 
 
 @dataclass
@@ -389,7 +389,12 @@ class _Writing(BucketWriter):
         for key, each in zip(keys, self._known(touched), strict=True):
             by_key.setdefault(key, []).append(each)
         is_same_row = self._is_same_row(touched)
-        left = [each for of_key in by_key.values() for each in remembered(in_order(of_key), oldest, is_same_row)]
+        merges = self._of.track is not None
+        left = [
+            each
+            for of_key in by_key.values()
+            for each in remembered(in_order(of_key), oldest, is_same_row, merges=merges)
+        ]
         return pa.concat_tables([rows.filter(pc.invert(is_touched)), self._completed(touched, left)])
 
     def _completed(self, rows: pa.Table, left: Sequence[Remembered]) -> pa.Table:

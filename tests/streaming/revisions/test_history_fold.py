@@ -162,24 +162,23 @@ def test_dropping_what_is_forgotten_changes_no_row_of_a_history_also_where_value
     assert any(row[SIGN] == 0 for row in dropping.told)
 
 
-@pytest.mark.parametrize(("is_same", "places"), [(True, [1, 2]), (False, [1, 2])])
-def test_the_interval_that_a_row_taken_back_by_hand_may_go_on_is_remembered_until_it_is_put_back(
-    is_same: bool, places: list[int]
-) -> None:
+@pytest.mark.parametrize("is_same", [True, False])
+def test_the_interval_that_ends_where_the_last_old_revision_is_may_go_on_and_is_remembered(is_same: bool) -> None:
     """
     1  |----|
     2       |----|
-    3            |---->   taken back by hand, and nobody knows whose values it has when it is put back
+    3            x        gone, until another revision of that instant comes
     """
-    known = [Known(0, 1, 1, False), Known(1, 2, 2, False), Known(2, 3, 3, True, retracted=1)]
+    known = [Known(0, 1, 1, False), Known(1, 2, 2, False), Known(2, 3, 3, True)]
     left = remembered(known, 100, lambda one, other: is_same)
-    assert [each.revision.place for each in left] == places
+    assert [each.revision.place for each in left] == [1, 2]
     assert [each.begins for each in left] == [1 if is_same else 2, None]
 
 
-def test_of_a_key_that_is_gone_nothing_but_the_delete_is_remembered() -> None:
+def test_where_each_revision_begins_an_interval_only_the_last_old_one_is_remembered() -> None:
     known = [Known(0, 1, 1, False), Known(1, 2, 2, False), Known(2, 3, 3, True)]
-    assert [each.revision.place for each in remembered(known, 100, lambda one, other: True)] == [2]
+    left = remembered(known, 100, lambda one, other: False, merges=False)
+    assert [each.revision.place for each in left] == [2]
 
 
 def test_what_takes_a_row_back_by_hand_is_as_old_as_that_so_that_what_was_forgotten_stays_so() -> None:

@@ -4,6 +4,8 @@ A year of orders comes day by day; then each batch has 1,000 updates of random o
 The same rows are written by the platform's own writer into a table of one file a batch, which is how changes lie, and
 into one that is partitioned by day. What a batch costs is set against what the rows of one day cost whoever corrects
 it: before and after compaction, and after compaction in the order of the event time. No Spark is started.
+
+With `--revisions` the rows are those of the log of what came, 1,000 a batch, which is read by batches and as a whole.
 """
 
 from __future__ import annotations
@@ -47,8 +49,12 @@ _COLUMNS = pa.schema(
 _TYPES = T.StructType.fromJson(json.loads(Schema.from_arrow(_COLUMNS).to_json()))
 
 
-def batches(chance: Random, a_day: int, updates: int) -> Iterator[pa.Table]:
-    """The orders of each day of a year, then `updates` times 1,000 of them as they were and as they become."""
+def batches(chance: Random, a_day: int, updates: int, *, signed: bool) -> Iterator[pa.Table]:
+    """The orders of each day of a year, then `updates` times 1,000 of them as they become.
+
+    Where rows are `signed`, also as they were.
+    """
+    told = ((1, -1), (2, 1)) if signed else ((2, 1),)
     placed = [
         _FIRST + timedelta(days=day, seconds=chance.random() * 86_400) for day in range(_DAYS) for _ in range(a_day)
     ]
@@ -56,8 +62,8 @@ def batches(chance: Random, a_day: int, updates: int) -> Iterator[pa.Table]:
         yield _rows(day, [(number, placed[number], 1, 1) for number in range(day * a_day, (day + 1) * a_day)])
     for update in range(updates):
         changed = chance.sample(range(len(placed)), 1_000)
-        signed = [(number, placed[number], version, sign) for number in changed for version, sign in ((1, -1), (2, 1))]
-        yield _rows(_DAYS + update, signed)
+        rows = [(number, placed[number], version, sign) for number in changed for version, sign in told]
+        yield _rows(_DAYS + update, rows)
 
 
 def _rows(batch: int, signed: list[tuple[int, datetime, int, int]]) -> pa.Table:
@@ -108,6 +114,10 @@ class Layout:
         sizes = DeltaTable(self.uri).get_add_actions(flatten=True)["size_bytes"].to_pylist()
         return len(sizes), sum(sizes)
 
+    def read(self) -> None:
+        """Read all rows."""
+        DeltaTable(self.uri).to_pyarrow_dataset().to_table()
+
     def day_read(self, chance: Random) -> tuple[float, float]:
         """The files that are opened for a day in the mean, and the CPU to find and read its rows; the index is warm."""
         index, files, seconds = FileIndex(self.uri, "at"), 0, 0.0
@@ -128,9 +138,9 @@ class Layout:
         return files / _READ, seconds / _READ
 
 
-def main(a_day: int, updates: int) -> None:
+def main(a_day: int, updates: int, *, signed: bool) -> None:
     """Measure both layouts and print a line for each state of them."""
-    drawn = list(batches(Random(20260101), a_day, updates))
+    drawn = list(batches(Random(20260101), a_day, updates, signed=signed))
     with TemporaryDirectory() as folder:
         for name, by_day in (("a file a batch", False), ("by day", True)):
             measure(Layout(Path(folder), name, by_day=by_day), drawn, by_day=by_day)
@@ -163,7 +173,7 @@ def report(layout: Layout, state: str) -> None:
     opened, seconds = layout.day_read(Random(7))
     print(
         f"  {state}: {files:,} files, {size / 2**20:,.0f} MB; the rows of a day: {opened:,.1f} files, "
-        f"{seconds * 1000:,.0f} ms of CPU"
+        f"{seconds * 1000:,.0f} ms of CPU; all rows: {cpu(layout.read) * 1000:,.0f} ms"
     )
 
 
@@ -171,5 +181,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--orders-a-day", type=int, default=2_000)
     parser.add_argument("--updates", type=int, default=50)
+    parser.add_argument("--revisions", action="store_true")
     arguments = parser.parse_args()
-    main(arguments.orders_a_day, arguments.updates)
+    main(arguments.orders_a_day, arguments.updates, signed=not arguments.revisions)

@@ -531,7 +531,7 @@ def _values_of(rows: pa.Table) -> _ValuesOf:
 
 
 def _told_instead(completed: Remembered, added: Sequence[str], values_of: _ValuesOf) -> str:
-    """What a completed revision stands for, as JSON."""
+    """JSON of what a completed revision stands for."""
     own = values_of.get(completed.revision.place, {})
     values = {name: _came_with(name, place, added, values_of) for name, place in completed.held.items()} or own
     return json.dumps({"begins": completed.begins, "values": values})

@@ -67,6 +67,7 @@ def shop(connection: psycopg.Connection[Any], chance: random.Random, until: date
                 connection.execute(change, [chosen])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_revenue_follows_updates_and_deletes_of_a_postgres_table_whatever_is_killed(
     spark: SparkSession, lake: Lake, postgres: str, seed: int, monkeypatch: pytest.MonkeyPatch

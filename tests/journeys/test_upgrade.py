@@ -113,6 +113,7 @@ def test_a_lake_of_an_earlier_release_has_tables_of_the_first_format_and_one_tha
     assert refused.value.table == old.log(stream)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
 def test_after_maintenance_arrow_finds_every_row_of_every_table_of_an_earlier_release(
     tmp_path: Path, archive: Path

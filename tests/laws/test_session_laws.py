@@ -203,6 +203,7 @@ def test_a_session_falls_apart_when_the_row_that_held_it_together_is_taken_back(
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_row_that_is_taken_back_in_time_was_never_in_a_session(spark: SparkSession, lake: Lake) -> None:
     """00:00 a, 00:25 b in one batch, b deleted in the next, while the session is open."""
     run(spark, lake, PIPELINE, [row("a", 1, 0), row("b", 1, 5, 2)], [row("b", 2, 0, gone=True)], [row("z", 1, 300)])

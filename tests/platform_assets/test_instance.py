@@ -60,6 +60,7 @@ def test_a_failed_run_says_which_step_and_why_and_belongs_to_the_code_location_a
     assert run.tags["user"] == "tidemark demo"  # what the UI shows, where it would say "manually launched"
 
 
+@pytest.mark.long
 def test_a_run_whose_process_is_gone_is_marked_as_failed() -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

@@ -188,6 +188,7 @@ def test_a_drain_that_left_out_a_paused_operator_exits_with_5_and_says_why(lake:
     assert (command.returncode, "beats: by_id is paused: division by zero" in text) == (5, True)
 
 
+@pytest.mark.long
 def test_a_drain_that_failed_exits_with_5_and_says_why(
     lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

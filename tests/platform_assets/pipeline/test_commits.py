@@ -60,6 +60,7 @@ def told(platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> 
     return Told(platform, instance, lake)
 
 
+@pytest.mark.long
 def test_what_commands_have_written_is_told_once_with_version_rows_batches_and_days(
     told: Told, instance: dg.DagsterInstance, spark: SparkSession, lake: Lake
 ) -> None:

@@ -24,6 +24,7 @@ def last(instance: dg.DagsterInstance, table: str) -> Mapping[str, Any]:
     return event.asset_materialization.metadata
 
 
+@pytest.mark.long
 def test_a_history_is_an_asset_whose_current_intervals_follow_from_the_log(
     spark: SparkSession,
     lake: Lake,

@@ -152,6 +152,7 @@ per_minute = replace(orders_per_day, name="orders_per_minute", window=Tumbling("
 every_shop = replace(pipeline, operators=(*pipeline.operators, per_minute))
 
 
+@pytest.mark.long
 def test_late_rows_of_a_view_that_a_report_does_not_read_hold_it_up_no_longer(spark: SparkSession, lake: Lake) -> None:
     of_days = Report(every_shop, "", report.sections, reads=(orders_per_day,))
     run(spark, lake, every_shop, ORDERS, end_of_input=True)

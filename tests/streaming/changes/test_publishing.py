@@ -186,6 +186,7 @@ def test_a_pair_that_comes_late_takes_back_the_row_that_was_told_alone(spark: Sp
         assert net(lake, operator) == standing(lake, operator) == overlaid(spark, lake, operator)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_process_killed_between_two_commits_leaves_nothing_to_compute(
     spark: SparkSession, lake: Lake, nth: int, monkeypatch: pytest.MonkeyPatch
@@ -237,6 +238,7 @@ def _step_only(spark: SparkSession, lake: Lake) -> None:
         step.run()
 
 
+@pytest.mark.long
 def test_an_operator_that_is_built_anew_with_another_type_begins_its_changes_anew(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -250,6 +252,7 @@ def test_an_operator_that_is_built_anew_with_another_type_begins_its_changes_ane
     assert sums(lake, "current", "_revision") == [("a", 0, 2, 5.5, 1)]
 
 
+@pytest.mark.long
 def test_a_column_that_is_gone_is_in_the_results_no_more(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)])
     fewer = replace(by_id, aggregates={"total": agg.sum("value")})
@@ -278,6 +281,7 @@ def test_a_view_that_corrects_nothing_publishes_nothing(spark: SparkSession, lak
     assert not DeltaTable.is_deltatable(lake.table(uncorrected, "current"))
 
 
+@pytest.mark.long
 def test_a_second_lake_that_is_made_of_a_savepoint_goes_on_with_the_revisions(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
@@ -295,6 +299,7 @@ def test_a_second_lake_that_is_made_of_a_savepoint_goes_on_with_the_revisions(
     assert net(second, by_id) == standing(second, by_id) == overlaid(spark, second, by_id)
 
 
+@pytest.mark.long
 def test_what_an_operator_was_put_back_to_is_the_next_revision(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)])
     savepoint(lake, pipeline(), "kept", lambda: NOW)
@@ -308,6 +313,7 @@ def test_what_an_operator_was_put_back_to_is_the_next_revision(spark: SparkSessi
     assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
 
 
+@pytest.mark.long
 def test_nothing_that_a_person_was_part_of_is_left_in_changes_once_they_are_erased(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -325,6 +331,7 @@ def test_nothing_that_a_person_was_part_of_is_left_in_changes_once_they_are_eras
         assert DeltaTable(changes, commit["version"]).to_pyarrow_table()["total"].to_pylist() == [5]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("damaged", ["current", "changes"])
 def test_the_audit_finds_a_table_that_somebody_has_changed(spark: SparkSession, lake: Lake, damaged: str) -> None:
     run(spark, lake, pipeline(), [reading("a", 1, 5), reading("b", 3, 7), reading("a", 40, 1)])

@@ -57,6 +57,7 @@ def widened(stream: Stream) -> Stream:
     return replace(stream, format=Json("id string, at timestamp, value bigint, city string"))
 
 
+@pytest.mark.long
 def test_another_type_of_an_aggregate_is_refused_with_what_can_be_done(spark: SparkSession, lake: Lake) -> None:
     sums = Delivery("sums", by_id, FILES, "current")
     ingested(spark, lake, [reading("a", 1, 1), reading("a", 2, 3)], [reading("a", 30, 3)])

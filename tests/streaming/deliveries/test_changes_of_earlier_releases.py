@@ -78,6 +78,7 @@ def test_a_lake_that_is_upgraded_in_mid_delivery_goes_on_where_it_was(spark: Spa
     assert findings and all(finding.holds and not finding.waiting for finding in findings)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("again", [False, True])
 def test_a_delivery_of_an_earlier_release_begins_anew_with_all_that_is_current(
     spark: SparkSession, lake: Lake, again: bool

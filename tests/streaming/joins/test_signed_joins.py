@@ -103,6 +103,7 @@ def test_a_pair_is_taken_back_with_either_of_its_rows_and_with_both_at_once(spar
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_stream_that_only_grows_joins_one_that_does_not(spark: SparkSession, lake: Lake) -> None:
     joined = replace(PAID, left=CLICKS, right=ORDERS)
     pipeline = Pipeline(name="shop", streams=(CLICKS, ORDERS), operators=(joined,))

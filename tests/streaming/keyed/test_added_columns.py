@@ -31,6 +31,7 @@ def with_columns(columns: str) -> tuple[Pipeline, tuple[Keyed, Keyed]]:
     return Pipeline(stream, functions(stream)), functions(stream)
 
 
+@pytest.mark.long
 def test_a_column_that_is_added_is_null_in_rows_from_before_it_as_after_a_rebuild(
     spark: SparkSession, lake: Lake
 ) -> None:

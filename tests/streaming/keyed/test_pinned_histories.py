@@ -102,6 +102,7 @@ def broken(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Sequence[obje
     return [finding for finding in audit(spark, lake, pipeline) if not finding.holds]
 
 
+@pytest.mark.long
 def test_a_row_sees_the_interval_of_its_time_as_the_history_was_known_with_its_batch(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_bomb_stops_the_stream_and_nothing_is_lost_once_it_is_put_aside(
     assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_a_bound_that_is_raised_lets_the_file_in(spark: SparkSession, lake: Lake) -> None:
     folder = Path(hostile.source.location(lake))
     folder.mkdir(parents=True)

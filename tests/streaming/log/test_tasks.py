@@ -182,6 +182,7 @@ def places(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Places:
     return log.places_of_ingest(spark, stream, counts_of(runtimes, stream))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "stream",
     [
@@ -230,6 +231,7 @@ def without_checkpoint(batch: log.Batch) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in ("query", "source", "source_times")}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("little", [tasks._LITTLE, -1], ids=["in the driver", "in a job"])
 def test_both_ways_agree_about_a_stream_and_append_each_row_once(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, little: int
@@ -260,6 +262,7 @@ def test_both_ways_stop_a_stream_whose_rows_differ(
     assert log.head(lake, JSON) is None
 
 
+@pytest.mark.long
 def test_a_rule_that_only_spark_can_judge_rejects_what_it_would_have_rejected(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_a_change_has_its_place_in_the_log_of_its_database(
     assert found is not None and tuple(found) == (True, False)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("condition", ["length(notes) > 0", "length > 0", "twice > 0"])
 def test_a_rule_about_a_value_that_was_not_sent_keeps_no_change_from_the_log(
     spark: SparkSession, lake: Lake, condition: str
@@ -170,6 +171,7 @@ def test_a_connector_that_tells_no_order_needs_a_sequence(spark: SparkSession, l
     assert rejected["_rejected"][0].startswith("sequence: ")
 
 
+@pytest.mark.long
 def test_a_change_without_its_place_is_rejected_and_told(spark: SparkSession, lake: Lake) -> None:
     lost = envelope("c", 10, 5, None, row(1, "ann", "x"))
     del lost["source"]["lsn"]

@@ -139,6 +139,7 @@ class Oracle:
                 del self.known[id]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
 def test_what_stands_and_what_is_forgotten_is_what_plain_python_says_of_drawn_revisions_also_when_made_anew(
     spark: SparkSession, lake: Lake, seed: int
@@ -177,6 +178,7 @@ def test_what_stands_and_what_is_forgotten_is_what_plain_python_says_of_drawn_re
         assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_a_history_has_what_the_stream_has_not_forgotten(spark: SparkSession, lake: Lake) -> None:
     """
     batch 0   00:10  a v1                    |----|

@@ -82,6 +82,7 @@ def test_a_late_change_splits_the_interval_that_it_falls_into(spark: SparkSessio
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_nothing_is_valid_between_a_delete_and_the_row_that_comes_again(spark: SparkSession, lake: Lake) -> None:
     """
     00:10  v1 new       |---------|
@@ -106,6 +107,7 @@ def test_a_delete_without_a_time_is_of_the_time_at_which_it_came(spark: SparkSes
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_change_outside_of_what_is_tracked_begins_no_interval(spark: SparkSession, lake: Lake) -> None:
     """
     00:10  v1 new, Bonn    |------------------------>
@@ -166,6 +168,7 @@ def test_another_kind_of_history_is_refused_on_its_tables(spark: SparkSession, l
         run(spark, lake, Pipeline(CUSTOMERS, (replace(HISTORY, track=("segment",)),)), [customer(2, 20, "x", "Bonn")])
 
 
+@pytest.mark.long
 def test_a_row_that_is_taken_back_by_hand_was_never_valid_and_is_again_once_it_is_put_back(
     spark: SparkSession, lake: Lake
 ) -> None:

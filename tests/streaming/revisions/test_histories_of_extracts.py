@@ -99,6 +99,7 @@ def test_rows_that_are_new_changed_gone_and_there_again_have_the_times_of_their_
     assert broken(spark, lake, PIPELINE) == []
 
 
+@pytest.mark.long
 def test_an_extract_that_is_refused_or_has_rejected_rows_ends_no_interval(spark: SparkSession, lake: Lake) -> None:
     """
     extract taken at   01:00   02:00             03:00             04:00

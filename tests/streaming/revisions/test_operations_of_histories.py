@@ -206,6 +206,7 @@ def change(op: str, lsn: int, seconds: float, owner: str | None, notes: str | No
     return {"before": before, "after": after, "op": op, "ts_ms": ms(at(seconds)), "source": told}
 
 
+@pytest.mark.long
 def test_a_value_that_was_not_sent_is_that_of_the_revision_before_also_where_that_comes_late(
     spark: SparkSession, lake: Lake
 ) -> None:

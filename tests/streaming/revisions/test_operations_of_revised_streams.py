@@ -104,6 +104,7 @@ def test_a_person_is_erased_with_every_revision_of_what_was_ever_theirs(spark: S
     assert broken(spark, filled) == []
 
 
+@pytest.mark.long
 def test_a_lake_of_a_savepoint_goes_on_from_what_stood(spark: SparkSession, filled: Lake, tmp_path: Path) -> None:
     savepoint(filled, PIPELINE, "then", lambda: NOW)
     run(spark, filled, PIPELINE, [order("a", 3, 5, "ann", 99)])
@@ -135,6 +136,7 @@ def test_a_rejected_revision_that_is_repaired_takes_its_place(spark: SparkSessio
     assert broken(spark, filled, pipeline) == []
 
 
+@pytest.mark.long
 def test_the_preview_of_a_repair_foretells_only_revisions_that_take_a_place(spark: SparkSession, filled: Lake) -> None:
     """
     00:05  a v1  -5  rejected; older than a v2, which stands
@@ -151,6 +153,7 @@ def test_the_preview_of_a_repair_foretells_only_revisions_that_take_a_place(spar
     assert (window.before, window.after) == ({"orders": 1, "paid": 12}, {"orders": 2, "paid": 9})
 
 
+@pytest.mark.long
 def test_upkeep_changes_nothing_and_a_healthy_lake_is_called_so(spark: SparkSession, filled: Lake) -> None:
     before = stands(spark, filled), current(spark, filled)
     assert examine(filled, PIPELINE) == []
@@ -165,6 +168,7 @@ def test_upkeep_changes_nothing_and_a_healthy_lake_is_called_so(spark: SparkSess
     assert broken(spark, filled) == []
 
 
+@pytest.mark.long
 def test_both_logs_are_in_the_catalog_and_say_which_is_which(spark: SparkSession, filled: Lake) -> None:
     entries = {entry.name: entry.comment for entry in lake_entries(filled, PIPELINE)}
     assert "every row that has arrived" in entries["orders_log"]
@@ -179,6 +183,7 @@ def test_random_updates_of_a_year_are_few_files_a_batch(spark: SparkSession, lak
     assert delta.opened(lake.log(ORDERS)).get_add_actions().num_rows <= 2 * files <= 8
 
 
+@pytest.mark.long
 def test_rejected_revisions_are_delivered_once_each(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     delivery = Delivery("refused", ORDERS, JsonLines(str(tmp_path / "refused")), what="rejected")
     pipeline = Pipeline(ORDERS, (BY_MINUTE,), deliveries=(delivery,))

@@ -175,6 +175,7 @@ def test_another_key_is_refused_and_the_way_out_makes_the_changes_anew(spark: Sp
     assert changes(spark, lake, other) == [(0, 1, "a", 1, 10.0)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("is_archived", [True, False])
 def test_changes_that_are_lost_follow_from_the_log_anew(spark: SparkSession, lake: Lake, is_archived: bool) -> None:
     run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10), order("b", 1, 5, "DE", 10)])
@@ -189,6 +190,7 @@ def test_changes_that_are_lost_follow_from_the_log_anew(spark: SparkSession, lak
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_view_of_a_stream_that_gets_a_key_is_not_gone_on_with(spark: SparkSession, lake: Lake) -> None:
     plain = replace(ORDERS, key=(), sequence=None, deletes=None)
     rows = [order("a", 1, 5, "DE", 10), {**order("a", 2, 5, "DE", 11), "order_id": None}, order("z", 1, 200, "DE", 1)]
@@ -203,6 +205,7 @@ def test_a_view_of_a_stream_that_gets_a_key_is_not_gone_on_with(spark: SparkSess
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_what_stands_is_made_anew_from_the_log_when_it_is_lost(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)])
     run(spark, lake, PIPELINE, [order("a", 2, 5, "DE", 11)])
@@ -212,6 +215,7 @@ def test_what_stands_is_made_anew_from_the_log_when_it_is_lost(spark: SparkSessi
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 def test_a_column_that_is_added_later_is_null_in_what_stood_before(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)])
     wider = replace(ORDERS, format=Json(f"{COLUMNS}, note string"))
@@ -267,6 +271,7 @@ def test_whoever_takes_each_row_for_one_that_stands_is_refused() -> None:
         Pipeline(ORDERS, (met,))
 
 
+@pytest.mark.long
 def test_a_stream_with_a_key_stands_beside_one_without(spark: SparkSession, lake: Lake) -> None:
     visits = Stream(
         name="visits",

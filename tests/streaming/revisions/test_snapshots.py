@@ -63,6 +63,7 @@ def broken(spark: SparkSession, lake: Lake) -> Sequence[object]:
     return [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds]
 
 
+@pytest.mark.long
 def test_only_what_is_new_changed_or_gone_is_told(spark: SparkSession, lake: Lake) -> None:
     """
     1st extract  1 gold · 2 silver · 3 gold

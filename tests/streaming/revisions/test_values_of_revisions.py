@@ -74,6 +74,7 @@ def test_values_of_all_types_are_taken_back_as_they_were_added(spark: SparkSessi
     assert broken(spark, lake, pipeline) == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("ddl", "key", "sequence", "keys", "places"),
     [

@@ -153,6 +153,7 @@ def said_while_waiting(statuses: list[ProcessStatus], name: str) -> str:
     return (statuses[-1].queries[name].waiting or "") if statuses and name in statuses[-1].queries else ""
 
 
+@pytest.mark.long
 def test_a_full_disk_is_waited_for_and_no_row_is_lost_or_there_twice(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_tasks_and_spark_make_the_same_log_of_any_records_also_of_a_batch_that_w
     assert (len(places), len(set(places))) == (sent, sent), f"seed {LAW_SEED}"
 
 
+@pytest.mark.sampled
 @IN_THE_DRIVER_OR_A_JOB
 def test_records_that_are_removed_once_their_batch_is_planned_are_an_error_that_names_them_or_skipped_as_declared(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, little: int

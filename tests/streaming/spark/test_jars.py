@@ -124,6 +124,7 @@ def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
     assert sorted(path.name for path in folder.iterdir()) == NAMES
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_repository_that_is_busy_for_a_moment_is_asked_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -202,6 +203,7 @@ def test_of_the_coordinates_that_will_do_the_first_one_that_is_there_is_taken(fo
     assert jars_of(JarGroup("one", "nothing", group.jars[:1])) == [folder / "first-2.jar"]
 
 
+@pytest.mark.long
 def test_the_environment_replaces_the_coordinates_of_a_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_JARS_KAFKA", "org.example:own:1.0, org.example:other:2.0")
     put_jars(folder, "own-1.0.jar", "other-2.0.jar")

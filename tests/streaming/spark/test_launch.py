@@ -159,6 +159,7 @@ def test_what_only_sparks_scripts_know_is_left_to_them(
         launch(conf)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["spark-env.sh", "java-opts"])
 def test_a_file_of_the_conf_folder_that_says_how_java_starts_is_left_to_the_scripts(
     name: str, conf_folder: Path

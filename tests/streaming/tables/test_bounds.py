@@ -273,6 +273,7 @@ def test_delta_rs_knows_the_bounds_of_columns_after_structs(tmp_path: Path) -> N
     assert dataset.count_rows(filter=pc.field("outer").is_null()) == 1
 
 
+@pytest.mark.long
 def test_spark_leaves_files_out_by_the_bounds_that_a_table_names(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     frame = spark.createDataFrame([((1,), 1, "a"), (None, 2, None)], "place struct<x: int>, n bigint, text string")

@@ -144,4 +144,4 @@ def _turn(item: pytest.Item) -> tuple[float, str, int]:
     """Workers begin with the files that take longest, and of these with tests of processes, which mostly wait."""
     file = item.path.relative_to(_TESTS).as_posix()
     kind = 0 if item.get_closest_marker("processes") else 1 if "spark" in getattr(item, "fixturenames", ()) else 2
-    return -durations.recorded().get(file, 0.0), file, kind
+    return -durations.expected(file), file, kind

@@ -161,6 +161,7 @@ def test_l4_late_rows_within_the_allowed_lateness_update_their_window_at_once_an
     assert plan(spark, lake, view) == []
 
 
+@pytest.mark.long
 def test_a_window_that_an_update_and_a_correction_have_from_the_same_batch_is_there_once(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -88,14 +88,14 @@ def expected(sql: str, rows: Rows) -> Counter[tuple[Any, ...]]:
         return Counter(map(tuple, database.execute(spark_to_duckdb(sql)).fetchall()))
 
 
-def chosen(chance: random.Random) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Some of the queries that read only these relations, and no column that is of the streams alone."""
+def chosen(chance: random.Random, number: int) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """So many of the queries that read only these relations, and no column that is of the streams alone."""
     there = {
         name: query
         for name, query in CLASSES.items()
         if "grades" not in query[0] and "*" not in query[0].replace("count(*)", "").replace(" * 2", "")
     }
-    return {name: there[name] for name in chance.sample(sorted(there), 3)}
+    return {name: there[name] for name in chance.sample(sorted(there), number)}
 
 
 def dies(commit: int, dying: pytest.MonkeyPatch) -> Callable[[Run], None]:
@@ -114,7 +114,8 @@ def test_rows_of_a_view_are_those_of_the_query_over_what_stands(
     spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = draws(f"SQL views {seed}")
-    queries = chosen(chance)
+    # Each view is computed once more for each batch: the case of every day has one.
+    queries = chosen(chance, 3 if seed else 1)
     views = {
         name: View(f"view_{place}", sql, of=tuple(STREAMS.values()), key=key)
         for place, (name, (sql, key)) in enumerate(queries.items())

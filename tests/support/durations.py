@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from statistics import median
 
 import pytest
 
@@ -24,6 +25,21 @@ def recorded() -> dict[str, float]:
     """The seconds that each file took when they were recorded."""
     durations: dict[str, float] = json.loads(RECORDED.read_text())
     return durations
+
+
+@cache
+def expected(file: str) -> float:
+    """The seconds that a file will take: those recorded or, for a new one, the median of the nearest folder with any.
+
+    `file`: its path below `tests`.
+    """
+    if file in recorded():
+        return recorded()[file]
+    for folder in PurePosixPath(file).parents:
+        siblings = [taken for other, taken in recorded().items() if folder in PurePosixPath(other).parents]
+        if siblings:
+            return median(siblings)
+    return 0.0
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

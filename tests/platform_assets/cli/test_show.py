@@ -83,6 +83,7 @@ def test_json_lines_have_every_row_and_csv_reads_back_the_same(typed: Typed) -> 
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["--json", "--csv", "--limit 3"])
 @pytest.mark.parametrize("what", ["current", "first", "log", "log --as-of 1", "first --as-of 1", "rejected", "clock"])
 def test_rows_are_the_same_whether_spark_reads_them_or_nobody_does(

@@ -29,6 +29,7 @@ def drain(platform: dg.Definitions, instance: dg.DagsterInstance, config: dict[s
     assert job.execute_in_process(run_config=config, instance=instance).success
 
 
+@pytest.mark.long
 def test_dagster_openlineage_sees_columns_lineage_and_uri_of_a_materialization(
     platform: dg.Definitions, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

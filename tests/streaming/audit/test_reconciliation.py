@@ -200,6 +200,7 @@ def test_a_consumer_of_a_topic_of_what_is_current_holds_what_is_current(
     assert "1 key of" in finding.advice
 
 
+@pytest.mark.long
 def test_what_cannot_be_compared_is_told_with_the_reason(
     spark: SparkSession, lake: Lake, postgres: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

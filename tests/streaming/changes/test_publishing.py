@@ -127,6 +127,7 @@ def test_a_late_row_takes_the_old_number_back_and_adds_the_new_one_in_one_revisi
     assert not publish(spark, lake, by_id)
 
 
+@pytest.mark.long
 def test_anybody_can_read_the_tables_by_the_oldest_protocol(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline(), [reading("a", 1, 5), reading("a", 40, 1)])
     for suffix in ("changes", "current"):
@@ -211,6 +212,7 @@ def test_a_process_killed_between_two_commits_leaves_nothing_to_compute(
     assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id) != before
 
 
+@pytest.mark.long
 def test_of_two_processes_that_look_at_once_one_begins_again(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,7 @@ def test_what_belongs_to_no_cut_is_refused_with_the_way_out(spark: SparkSession,
     assert len(read(SHOP, kept, cut=True, lake=lake)) == 3
 
 
+@pytest.mark.long
 def test_change_data_feed_is_on_where_it_is_declared(spark: SparkSession, lake: Lake) -> None:
     fed = Pipeline(readings, (by_id,), change_data_feed=True)
     run(spark, lake, Pipeline(readings, (by_id,)), FIRST)

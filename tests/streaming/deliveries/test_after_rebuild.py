@@ -97,6 +97,7 @@ def test_rows_of_a_keyed_function_that_were_delivered_do_not_come_again(spark: S
     assert all(finding.holds for finding in findings) and findings[-1].checked == 2
 
 
+@pytest.mark.long
 def test_where_not_all_was_delivered_nobody_can_tell_what_follows(spark: SparkSession, lake: Lake) -> None:
     drained(spark, lake, Pipeline(readings, (once,)), [reading("a", 1), reading("b", 2)])
     courier = Courier(spark, lake, replace(once_out, batch=1))

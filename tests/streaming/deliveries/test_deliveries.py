@@ -150,6 +150,7 @@ def test_a_target_that_is_away_fails_no_drain_and_the_next_one_goes_on(
     assert [[row["value"] for row in posted.rows] for posted in server.taken] == [[1], [2]]
 
 
+@pytest.mark.long
 def test_a_delivery_whose_target_was_never_there_is_audited_as_one_that_has_not_begun(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

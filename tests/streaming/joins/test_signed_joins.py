@@ -169,6 +169,7 @@ def test_nobody_takes_a_signed_pair_for_one_that_stands() -> None:
         Delivery("told", PAID, JsonLines("out"), what="rows")
 
 
+@pytest.mark.long
 def test_rows_without_a_key_are_not_taken_back_by_hand_where_they_are_joined(spark: SparkSession, lake: Lake) -> None:
     joined = replace(PAID, left=CLICKS, right=CLICKS)
     pipeline = Pipeline(CLICKS, (joined,))

@@ -260,6 +260,7 @@ def test_a_step_looks_at_each_table_once_before_it_writes_it(
     assert [opened.count(uri) for uri in uris] == [2, 2]
 
 
+@pytest.mark.long
 def test_what_is_missing_in_a_table_is_seen_by_the_audit(spark: SparkSession, copied: Lake) -> None:
     voided = EXPECTED["unmatched"] - EXPECTED["current"]
     (number, _) = next(row for row in voided if row[0] is not None)

@@ -177,6 +177,7 @@ def go_on(spark: SparkSession, lake: Lake, *more: str) -> Drained:
     return run(spark, lake, Pipeline(readings, (second,)), *map(payloads, more))
 
 
+@pytest.mark.long
 def test_a_raised_version_migrates_every_key_once_and_what_was_emitted_stays(
     spark: SparkSession, left: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -189,6 +189,7 @@ def test_the_same_file_name_again_is_not_read_again_but_reported(spark: SparkSes
     assert (broken.compared, broken.advice) == ("files ingested: not changed since", change.text)
 
 
+@pytest.mark.long
 def test_a_correction_of_a_day_without_data_changes_nothing(spark: SparkSession, lake: Lake) -> None:
     tomorrow = (T0 + timedelta(days=1)).date()
     with pytest.raises(LogError, match=r"'readings' has no event log .* run `tidemark run readings` first"):
@@ -203,6 +204,7 @@ def test_a_correction_of_a_day_without_data_changes_nothing(spark: SparkSession,
     assert tuples(read_current(spark, lake, count_by_sensor)) == before
 
 
+@pytest.mark.long
 def test_a_rejected_row_never_reaches_the_expressions_of_a_view(spark: SparkSession, lake: Lake) -> None:
     """The least bigint has no absolute value: computing it raises, and would crash the same batch for ever."""
     taps = Stream(

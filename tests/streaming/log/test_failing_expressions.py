@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -107,6 +108,7 @@ VIEWS = (
 )
 
 
+@pytest.mark.long
 def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(spark: SparkSession, lake: Lake) -> None:
     counts = {view.name: found for view in VIEWS if (found := runtime_of(view, lake).counts(moved)) is not None}
 

@@ -172,6 +172,7 @@ def test_a_row_of_which_the_selection_cannot_be_computed_fails_without_a_call_an
     ]
 
 
+@pytest.mark.long
 def test_a_batch_with_more_rows_than_may_wait_is_taken_in_pieces(
     spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_batch_with_more_rows_than_may_wait_is_taken_in_pieces(
     assert all(finding.holds for finding in audit(spark, copied, Pipeline(events, (asked,))))
 
 
+@pytest.mark.long
 def test_the_audit_sees_a_row_that_is_missing_and_another_process_is_refused(spark: SparkSession, copied: Lake) -> None:
     away = runtime_of(asked, copied)
     steps = away.steps(spark, lambda: NOW)
@@ -200,6 +202,7 @@ def test_the_audit_sees_a_row_that_is_missing_and_another_process_is_refused(spa
     assert (broken.law, broken.subject, broken.broken) == ("conservation", "asked", 1)
 
 
+@pytest.mark.long
 def test_how_it_asks_may_change_and_what_it_answers_with_may_not(spark: SparkSession, copied: Lake) -> None:
     list(follow(spark, copied))
     other = replace(asked, version=2, timeout="1 minute", key=("id",), order="as they come", on_failure="null")

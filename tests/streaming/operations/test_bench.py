@@ -35,6 +35,7 @@ def test_every_stage_of_a_pipeline_is_measured_and_its_lake_is_left_alone(
     assert read_batches(lake, pipeline.stream) == before
 
 
+@pytest.mark.long
 def test_a_log_too_short_to_measure_is_refused_with_how_long_it_must_be(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ def test_all_that_can_be_healed_is_healed_at_once_and_what_comes_then_passes_the
     assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(3))
 def test_of_ten_damages_at_random_what_can_be_is_healed_once_and_the_rest_is_named_and_left_alone(
     lake: Lake, seed: int

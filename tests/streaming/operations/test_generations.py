@@ -241,6 +241,7 @@ def test_a_rebuild_under_another_name_leaves_the_view_as_it_is_until_it_is_dropp
     assert list(undeclared_tables(lake, pipeline_of(count_by_sensor))) == []
 
 
+@pytest.mark.long
 def test_a_correction_of_the_old_generation_is_not_written_into_the_new_one(spark: SparkSession, lake: Lake) -> None:
     built(spark, lake, count_by_sensor)
     halves = replace(count_by_sensor, window=Tumbling("5 seconds"))

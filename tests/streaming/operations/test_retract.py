@@ -150,6 +150,7 @@ def test_a_row_that_is_taken_back_in_time_is_in_no_first_result_and_a_late_one_i
     check(spark, lake)
 
 
+@pytest.mark.long
 def test_a_revision_that_is_taken_back_is_a_delete_of_its_own_sequence(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, [order("a", 5, 1, 1), order("b", 5, 2, 10), order("z", 1, 200, 0)])
     assert first(spark, lake, OF_ORDERS) == [(0, 2, 11)]

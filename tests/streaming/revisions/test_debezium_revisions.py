@@ -99,6 +99,7 @@ def test_a_snapshot_that_is_read_again_beside_live_changes_changes_nothing_that_
     assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
 
 
+@pytest.mark.long
 def test_a_tombstone_is_no_defect_and_no_revision_and_a_delete_needs_the_key_alone(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -247,6 +247,7 @@ def state_files(lake: Lake) -> set[str]:
     return {*map(str, delta.opened(lake.table(HISTORY, STATE)).get_add_actions()["path"].to_pylist())}
 
 
+@pytest.mark.long
 def test_revisions_that_came_leave_the_files_of_those_before_as_they_are(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [customer("a", 1, 10, "new")])
     before = state_files(lake)

@@ -121,6 +121,7 @@ def test_a_lake_of_a_savepoint_goes_on_from_what_stood(spark: SparkSession, fill
     assert broken(spark, other) == []
 
 
+@pytest.mark.long
 def test_a_rejected_revision_that_is_repaired_takes_its_place(spark: SparkSession, filled: Lake) -> None:
     run(spark, filled, PIPELINE, [order("a", 7, 5, "ann", -5)])
     assert stands(spark, filled)[0] == ("a", 2, "ann", 12)

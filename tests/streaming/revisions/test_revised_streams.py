@@ -112,6 +112,7 @@ def test_no_task_keeps_a_list_of_the_rows_of_a_window(spark: SparkSession, lake:
     assert sorted(tuple(row) for row in results.select("country", "orders").collect()) == [("DE", 1), ("DE", 1)]
 
 
+@pytest.mark.long
 def test_an_order_that_moves_to_another_country_and_minute_leaves_the_old_window(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -162,6 +163,7 @@ def test_what_came_changes_and_rows_that_stand_are_shown(spark: SparkSession, la
     assert "rows of orders can be taken back" in runtime_of(BY_MINUTE, lake).explain(spark)["computed"]
 
 
+@pytest.mark.long
 def test_another_key_is_refused_and_the_way_out_makes_the_changes_anew(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [order("a", 1, 5, "DE", 10)])
     other = replace(ORDERS, key=("order_id", "country"))

@@ -128,6 +128,7 @@ def test_what_is_selected_of_a_row_is_taken_back_with_it(spark: SparkSession, la
     assert list(map(tuple, found)) == [("a", 1200)]
 
 
+@pytest.mark.long
 def test_each_element_of_what_is_exploded_and_each_row_of_a_function_is_taken_back(
     spark: SparkSession, lake: Lake
 ) -> None:

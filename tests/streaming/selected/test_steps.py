@@ -168,6 +168,7 @@ def test_a_step_of_rejected_rows_alone_starts_no_spark_and_says_how_far_it_is(
     assert DeltaTable(copied.table(split)).transaction_version("through.orders") == 4
 
 
+@pytest.mark.long
 def test_the_audit_sees_a_row_that_is_missing_and_counts_that_are_wrong(spark: SparkSession, copied: Lake) -> None:
     delta.note(copied.table(split, "items"), says={}, numbers={"kept": 4})
     DeltaTable(copied.table(split, "cheap")).alter.set_table_properties({"delta.appendOnly": "false"})
@@ -217,6 +218,7 @@ def test_a_changed_selection_is_refused_rebuilt_maintained_and_explained(spark: 
     assert explanation["position"] == "batch 4 of 4; built anew 1 time"
 
 
+@pytest.mark.long
 def test_a_column_that_is_added_to_the_stream_is_selected_from_then_on(spark: SparkSession, copied: Lake) -> None:
     columns = "id string not null, at timestamp not null, items array<string>, amount decimal(12,2), city string"
     wider = replace(orders, format=Json(columns))

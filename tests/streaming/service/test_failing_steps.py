@@ -127,6 +127,7 @@ def test_updates_that_fail_are_named_by_the_first_batch_that_has_none_yet(spark:
     assert all("bring its other tables from batch 1 on" in each for each in reasons), reasons
 
 
+@pytest.mark.long
 def test_open_windows_that_fail_are_named_by_the_first_batch_that_they_do_not_show(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_paused_operator_takes_a_corrected_declaration_until_it_has_published_
         drain(spark, lake, third, now=lambda: NOW)
 
 
+@pytest.mark.long
 def test_a_day_that_cannot_be_corrected_keeps_no_other_day_from_it(spark: SparkSession, lake: Lake) -> None:
     day = 86_400
     # No row may be further ahead of its ingestion than `max_ahead` of the clock.

@@ -110,6 +110,7 @@ def test_a_drain_that_fails_says_why_and_a_paused_operator_fails_alone(
     assert "errorMessage" in told.last("beats.by_id")["run"]["facets"]
 
 
+@pytest.mark.long
 def test_a_rebuild_tells_that_it_writes_every_table_of_the_operator(
     spark: SparkSession, lake: Lake, told_to: Path
 ) -> None:
@@ -285,6 +286,7 @@ def test_each_table_is_opened_once_for_an_event_of_all_jobs_and_the_end_of_the_p
     assert ends == ["beats", "beats.log", "beats.by_id"]
 
 
+@pytest.mark.long
 def test_the_end_of_a_run_waits_longer_the_more_events_wait(
     lake: Lake, told_to: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

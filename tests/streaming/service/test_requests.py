@@ -83,6 +83,7 @@ def test_a_stream_that_is_resumed_while_it_ends_is_started_again(lake: Lake, mon
     assert supervisor.status.failures == ()
 
 
+@pytest.mark.long
 def test_a_process_that_kills_itself_at_the_deadline_of_its_stop_has_not_failed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ class TestFilesByContent(SourceContract):
         return FilesCase(lake, "content")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("bytes_of_one_task", "files_of_the_log"), [(2**20, 1), (0, 2)])
 def test_one_task_takes_a_batch_of_small_files_and_writes_one_file(
     bytes_of_one_task: int, files_of_the_log: int, spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +207,7 @@ def test_a_file_whose_batch_was_not_committed_is_no_copy_of_itself(
     assert ids(lake, pipeline) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_file_that_only_a_later_state_of_the_lake_has_read_is_read_by_one_that_was_put_back(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
@@ -221,6 +223,7 @@ def test_a_file_that_only_a_later_state_of_the_lake_has_read_is_read_by_one_that
     assert ids(lake, pipeline) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_log_of_files_that_were_known_by_their_path_goes_on_with_their_content(
     spark: SparkSession, lake: Lake
 ) -> None:

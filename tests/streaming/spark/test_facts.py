@@ -54,6 +54,7 @@ def test_python_workers_are_the_drivers_python(spark: SparkSession) -> None:
     assert row["python"] == sys.executable
 
 
+@pytest.mark.long
 def test_delta_rs_takes_the_same_transaction_twice(tmp_path: Path) -> None:
     for _ in range(2):
         same = CommitProperties(app_transactions=[Transaction("query", 1)])

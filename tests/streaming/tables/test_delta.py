@@ -56,6 +56,7 @@ def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: 
     assert [commit["userMetadata"] for commit in commit_history(uri, 2)] == [{}, {"why": "late"}]
 
 
+@pytest.mark.long
 def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))
@@ -158,6 +159,7 @@ def _added(table: DeltaTable) -> list[dict[str, Any]]:
     return [line["add"] for line in lines if "add" in line]
 
 
+@pytest.mark.long
 def test_no_commit_removes_an_entry_however_old(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))

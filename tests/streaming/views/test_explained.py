@@ -48,6 +48,7 @@ def test_the_way_is_told_with_what_it_was_chosen_by(explained: dict[str, dict[st
     assert "with their rows, because rows that agree in id count once" in explained["once"]["computed"]
 
 
+@pytest.mark.long
 def test_position_state_and_what_becomes_of_late_rows_are_told(explained: dict[str, dict[str, str]]) -> None:
     assert explained["sliding"]["steps"] == "at most every 1 minute"
     assert explained["sliding"]["state"] == "none"

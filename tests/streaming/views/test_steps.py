@@ -267,6 +267,7 @@ def test_a_log_without_statistics_is_read_as_one_that_has_them(
     assert {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in contents.items()} == expected
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "most"), [("moving", 1), ("sessions", 3), ("stays", 5)])
 def test_a_step_costs_few_spark_jobs_however_many_batches_it_follows(
     spark: SparkSession, lake: Lake, logged: Lake, name: str, most: int

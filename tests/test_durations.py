@@ -1,0 +1,29 @@
+"""By which seconds workers choose what they begin with."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from tests.support import durations
+
+
+def test_a_file_that_nobody_has_timed_takes_as_long_as_most_of_the_nearest_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timed = {
+        "laws/test_one.py": 1.0,
+        "laws/test_two.py": 3.0,
+        "laws/test_three.py": 90.0,
+        "streaming/sql/test_it.py": 7.0,
+    }
+    monkeypatch.setattr(durations, "recorded", lambda: timed)
+    durations.expected.cache_clear()
+    try:
+        assert durations.expected("laws/test_two.py") == 3
+        assert durations.expected("laws/test_new.py") == 3
+        assert durations.expected("streaming/test_new.py") == 7
+        assert durations.expected("elsewhere/test_new.py") == median(timed.values()) == 5
+    finally:
+        durations.expected.cache_clear()

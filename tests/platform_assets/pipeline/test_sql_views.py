@@ -36,10 +36,13 @@ def test_a_view_is_an_asset_that_follows_from_logs_and_from_what_is_current(
     assert graph.get(dg.AssetKey(["customers", "in_cities"])).parent_keys == {changes}
     assert graph.get(dg.AssetKey(["customers", "in_segments"])).parent_keys == {history}
 
-    for number, (segment, day) in enumerate((("new", 1), ("gold", 5), ("silver", 3)), 1):
-        told = {"changed_at": f"2026-03-0{day}T09:00:00Z", "segment": segment, "city": "Bonn"}
-        land_all(lake, customers, [{"id": 1, "version": number, **told}])
-        assert platform.resolve_job_def("customers_drain").execute_in_process(instance=instance).success
+    segments = (("new", 1), ("gold", 5), ("silver", 3))
+    revisions = [
+        {"id": 1, "version": number, "changed_at": f"2026-03-0{day}T09:00:00Z", "segment": segment, "city": "Bonn"}
+        for number, (segment, day) in enumerate(segments, 1)
+    ]
+    land_all(lake, customers, revisions)
+    assert platform.resolve_job_def("customers_drain").execute_in_process(instance=instance).success
     for name, rows in (("in_cities", 1), ("in_segments", 3)):
         event = instance.get_latest_materialization_event(dg.AssetKey(["customers", f"{name}_current"]))
         assert event is not None and event.asset_materialization is not None

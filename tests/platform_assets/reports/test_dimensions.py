@@ -184,6 +184,7 @@ def test_a_parquet_file_becomes_versions_and_a_delta_table_has_its_own(lake: Lak
     assert land_dimension(lake, kept).version == 1
 
 
+@pytest.mark.long
 def test_a_history_is_a_dimension_of_another_pipelines_reports_with_a_row_for_each_interval(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -266,6 +266,7 @@ def test_a_column_that_is_gone_is_in_the_results_no_more(spark: SparkSession, la
     assert net(lake, fewer) == standing(lake, fewer) == overlaid(spark, lake, fewer)
 
 
+@pytest.mark.long
 def test_more_results_than_are_told_in_memory_are_told_by_tasks(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -310,6 +310,7 @@ def test_a_view_that_was_built_anew_is_refused_until_it_is_said_what_is_meant(sp
     assert [[row["total"] for row in rows] for rows in delivered(lake)] == [[10], [20]]
 
 
+@pytest.mark.long
 def test_what_is_current_arrives_as_upserts_with_revision_and_reason_and_what_vanished_as_deletes(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
     assert sorted(numbers) == list(range(len(numbers)))
 
 
+@pytest.mark.long
 def test_compaction_between_two_batches_or_in_one_is_waited_out(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, [BEAT])
     run(spark, lake, pipeline, [BEAT])

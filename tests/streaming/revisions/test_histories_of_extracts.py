@@ -74,8 +74,9 @@ def test_rows_that_are_new_changed_gone_and_there_again_have_the_times_of_their_
     customer 5         -                new (01:40)       new             new
     """
     run(spark, lake, PIPELINE, extract(60, (1, "new", 10), (2, "new", 20), (3, "new", 30), (4, "new", 30)))
-    run(spark, lake, PIPELINE, extract(120, (1, "new", 10), (2, "gold", 90), (4, "new", 30), (5, "new", 100)))
-    run(spark, lake, PIPELINE, extract(180, (1, "new", 10), (2, "gold", 90), (3, "new", 30), (5, "new", 100)))
+    second = extract(120, (1, "new", 10), (2, "gold", 90), (4, "new", 30), (5, "new", 100))
+    third = extract(180, (1, "new", 10), (2, "gold", 90), (3, "new", 30), (5, "new", 100))
+    run(spark, lake, PIPELINE, second, third)
     assert intervals(spark, lake, BY_EXTRACT) == [
         *((1, "new", 60, None),),
         *((2, "gold", 120, None), (2, "new", 60, 120)),

@@ -125,6 +125,7 @@ def test_a_person_is_erased_from_a_history_and_upkeep_changes_nothing(spark: Spa
     assert broken(spark, filled) == []
 
 
+@pytest.mark.long
 def test_a_late_change_is_delivered_as_what_it_makes_of_the_intervals(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

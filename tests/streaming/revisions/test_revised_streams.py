@@ -148,6 +148,7 @@ def test_a_row_without_key_or_sequence_is_rejected_with_the_reason(spark: SparkS
     assert len(changes(spark, lake)) == 1
 
 
+@pytest.mark.long
 def test_what_came_changes_and_rows_that_stand_are_shown(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [order("b", 1, 5, "DE", 10), order("a", 1, 20, "DE", 7)])
     run(spark, lake, PIPELINE, [order("b", 2, 5, "DE", 12), order("a", 2, None, None, None, "d")])
@@ -295,6 +296,7 @@ def test_a_stream_with_a_key_stands_beside_one_without(spark: SparkSession, lake
     assert broken(spark, lake, shop) == []
 
 
+@pytest.mark.long
 def test_late_rows_of_a_view_tell_which_were_added_and_which_taken_back(spark: SparkSession, lake: Lake) -> None:
     """
     00:05  a v1  10.00       02:00  b v1  1.00  closes the first minute

@@ -96,6 +96,7 @@ def test_an_extract_that_was_cut_off_is_refused_and_no_key_is_taken_for_gone(spa
     assert broken(spark, lake) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_what_stands_is_the_newest_whole_extract_whatever_it_has(spark: SparkSession, lake: Lake, seed: int) -> None:
     chance = draws(f"extracts {seed}")

@@ -41,6 +41,7 @@ def thing(seconds: float = 5, **values: Any) -> dict[str, Any]:
     return {"at": at(seconds).isoformat(), **values}
 
 
+@pytest.mark.long
 def test_values_of_all_types_are_taken_back_as_they_were_added(spark: SparkSession, lake: Lake) -> None:
     stream = stream_of(
         "id bigint, version int, note string, price decimal(38, 18), weight double, born date, seen timestamp, "

@@ -247,6 +247,7 @@ def test_rows_of_an_output_are_delivered_once_in_the_order_of_the_log(spark: Spa
     assert arrived("wares")[-1] == {"id": "g", "item": "t"}
 
 
+@pytest.mark.long
 def test_a_union_follows_each_log_at_its_own_pace_and_is_delivered_step_by_step(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -189,6 +189,7 @@ def test_bytes_that_are_there_again_under_another_path_are_in_the_log_once(
     assert [change.name.rpartition("/")[2] for change in compared.changes] == ["waits.json"]
 
 
+@pytest.mark.long
 def test_a_file_whose_batch_was_not_committed_is_no_copy_of_itself(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

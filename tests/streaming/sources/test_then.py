@@ -55,6 +55,7 @@ class TestHistory(SourceContract):
         return HistoryCase(lake)
 
 
+@pytest.mark.long
 class TestLive(SourceContract):
     @pytest.fixture
     def case(self, lake: Lake) -> LiveCase:

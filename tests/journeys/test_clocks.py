@@ -248,6 +248,7 @@ def test_a_delay_raised_in_mid_stream_loses_nothing_doubles_nothing_and_takes_no
     assert clock_holds(spark, lake, after)
 
 
+@pytest.mark.long
 def test_a_punctuated_clock_waits_for_each_partitions_first_mark(spark: SparkSession, lake: Lake) -> None:
     stream = replace(silent_partition.gateway_readings, clock=Punctuated("id = 'mark'"))
     pipeline = Pipeline(stream, (replace(silent_partition.gateway_by_10_seconds, of=stream),))

@@ -134,6 +134,7 @@ def test_a_bad_table_closes_it_and_the_first_line_says_with_which_value(
     )
 
 
+@pytest.mark.long
 def test_a_table_that_cannot_be_read_could_not_run_which_is_not_failed(
     spark: SparkSession, shop: Lake, now: Callable[[], datetime]
 ) -> None:

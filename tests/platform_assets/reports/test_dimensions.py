@@ -110,6 +110,7 @@ def test_the_log_of_a_report_has_the_rows_that_arrived_and_no_heartbeat(spark: S
     assert sorted((row["order_id"], row["_rejected"] is None) for row in log.collect()) == [("a", True), ("b", False)]
 
 
+@pytest.mark.long
 def test_the_log_of_a_stream_with_a_key_has_what_stands_and_what_was_rejected(spark: SparkSession, lake: Lake) -> None:
     keyed = replace(orders, key=("order_id",), sequence="amount")
     of_keyed = Pipeline(keyed, (replace(orders_by_id, of=keyed),))

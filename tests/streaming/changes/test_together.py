@@ -115,6 +115,7 @@ def test_nothing_is_named_that_an_erasure_has_removed(spark: SparkSession, lake:
     assert {row["id"] for row in rows_at(lake, "readings/log") if row["id"]} == {"a"}
 
 
+@pytest.mark.long
 def test_operators_meet_where_they_have_been_at_different_times(spark: SparkSession, lake: Lake) -> None:
     """```
     by_id    0   1

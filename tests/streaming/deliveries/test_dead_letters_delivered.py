@@ -119,6 +119,7 @@ def test_only_those_of_batches_that_are_done_are_told_and_each_attempt_once(
     assert told(lake) == [(1, 1), (1, 2)] * 2
 
 
+@pytest.mark.long
 def test_dead_letters_of_a_delivery_that_begins_anew_go_on(spark: SparkSession, lake: Lake, server: HttpServer) -> None:
     post = Delivery("post", readings, Rest(server.url), select=("value",))
     failures = Delivery("failures", post, JsonLines("dead", by="none"))

@@ -140,6 +140,7 @@ def test_a_current_result_that_cannot_be_computed_is_a_dead_letter_until_it_is_a
     assert broken(spark, lake, out) == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_results_of_which_the_key_cannot_be_computed_are_dead_letters_of_their_own(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_file_that_vanishes_while_it_is_read_stops_the_run_until_it_is_back_an
     ]
 
 
+@pytest.mark.long
 def test_the_same_file_name_again_is_not_read_again_but_reported(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, readings("a@1"))
     land(stream.source.location(lake), readings("a@2, a@3"), name="0000.json")

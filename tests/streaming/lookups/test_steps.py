@@ -222,6 +222,7 @@ def test_how_it_asks_may_change_and_what_it_answers_with_may_not(spark: SparkSes
     assert list(undeclared_tables(copied, Pipeline(events, (other, Tally("tally", (events,)))))) == []
 
 
+@pytest.mark.long
 def test_rows_and_failures_are_delivered_step_by_step(spark: SparkSession, copied: Lake) -> None:
     list(follow(spark, copied))
     own = Delivery("own", asked, JsonLines("own", by="none"), select=("id", "name"))

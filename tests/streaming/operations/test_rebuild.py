@@ -132,6 +132,7 @@ def test_a_refused_view_pauses_alone_while_the_log_and_the_other_views_go_on(spa
     assert ("a", at(30), 1) in counts(spark, lake, halves) and ("a", at(30), 1) in counts(spark, lake, other)
 
 
+@pytest.mark.long
 def test_a_declaration_is_not_held_against_what_an_older_version_did_not_record(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_delete_needs_nothing_but_key_and_sequence_and_stays_as_a_tombstone(sp
     assert broken(spark, lake) == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", ["u", "d"])
 def test_a_row_without_key_or_sequence_is_rejected_with_the_reason(spark: SparkSession, lake: Lake, op: str) -> None:
     rows = [order("a", 1, 5, "DE", 1), {**order("a", 1, 5, "DE", 1, op), "order_id": None}]

@@ -58,6 +58,7 @@ def test_a_window_is_published_by_the_batch_whose_clock_closes_it_and_needs_no_o
     assert published_after(spark, lake, 99) == [at(10), at(20), at(30)]  # clock: 94 s, past several
 
 
+@pytest.mark.long
 def test_a_view_with_every_steps_at_most_so_often_and_follows_all_batches_since(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_stop_during_a_drain_is_heard_and_lets_the_batch_that_runs_end(
     assert read_first(spark, lake, counts).count() == 1
 
 
+@pytest.mark.long
 def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_lines_land_by_number_by_age_and_at_the_end(lake: Lake) -> None:
             until(lambda: landed_rows(lake) == ["a", "b", "c", "d"], "landed by age")
 
 
+@pytest.mark.long
 def test_a_server_that_goes_and_comes_is_connected_to_again_and_what_it_sent_lands_meanwhile(lake: Lake) -> None:
     with line_server() as server:
         pipeline = received(TcpSocket("127.0.0.1", server.port), every="300 milliseconds")
@@ -235,6 +236,7 @@ def test_without_a_cursor_each_answer_that_differs_lands_once_and_an_etag_is_sen
     assert numbers(lake) == [1, 2]
 
 
+@pytest.mark.long
 def test_a_server_that_says_how_long_to_wait_is_left_alone_for_so_long(lake: Lake) -> None:
     at: list[float] = []
 

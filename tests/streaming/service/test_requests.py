@@ -70,6 +70,7 @@ def test_a_drain_asked_for_before_the_process_listens_is_carried_out(lake: Lake)
     assert (supervisor.status.state, supervisor.status.failures) == ("stopped", ())
 
 
+@pytest.mark.long
 def test_a_stream_that_is_resumed_while_it_ends_is_started_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN", "deaf")
     with supervised(lake, PIPELINE) as supervisor:

@@ -166,6 +166,7 @@ def test_a_topic_of_a_pattern_that_is_deleted_is_refused_until_the_stream_begins
     assert values(spark, lake, pipeline) == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_offsets_that_are_declared_begin_their_partitions_and_those_that_no_partition_has_are_refused(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

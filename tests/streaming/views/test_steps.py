@@ -341,6 +341,7 @@ def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: Sp
     assert steps.position() == there
 
 
+@pytest.mark.long
 def test_updates_of_a_process_that_was_away_are_refused(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, Pipeline(visits, VIEWS[:1]), *EARLIER[:2])
     head = log.head(lake, visits)

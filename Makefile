@@ -10,6 +10,7 @@ FLINK := .tidemark/flink
 AUDIT := .tidemark/audit
 DBT := .tidemark/dbt
 LOCK := deploy/image/requirements.lock
+UV := uv==0.13.9
 IN_IMAGE := kafka postgres s3 avro protobuf plots lineage otel
 # A file's tests share a worker, and so the fixtures of their module; tests/conftest.py puts them in order. A worker that
 # dies is not replaced: its successor would be given the test that killed it, again and again.
@@ -18,6 +19,9 @@ PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-resta
 # Dagster and Great Expectations import two to three times slower without cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# What a checkout needs, as arguments of an installer.
+DECLARED := --constraint constraints.txt --editable '.[dev,docs]'
 
 # Cases of each law in the tests of every day; other ones each time.
 FEW = $(or $(TIDEMARK_LAW_CASES),3)
@@ -113,12 +117,14 @@ java: python
 packages: java $(INSTALLED)
 
 # Anew after each change of what is declared there. Most of what is installed is never imported, and what is gets compiled
-# by then. 0.1.0 has another name, and would stay beside this one.
+# by then. 0.1.0 has another name, and would stay beside this one. uv resolves and downloads in parallel, and takes no
+# settings of pip: where packages come from a place that only those name, pip installs them.
 $(INSTALLED): pyproject.toml constraints.txt | java
 	@echo 'Installing the packages into $(VENV) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -P -m pip uninstall --quiet --yes tidemark 2>/dev/null
-	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs]'
+	@$(BIN)/python -m pip install --quiet $(UV) && $(BIN)/uv pip install --quiet --python $(BIN)/python $(DECLARED) \
+		|| $(BIN)/python -m pip install --quiet --no-compile $(DECLARED)
 	@touch $@
 
 # A Python of its own: what PyFlink asks for excludes what Spark asks for.
@@ -140,7 +146,7 @@ $(DBT)/.installed: | python
 $(AUDIT)/.installed: | python
 	@echo 'Installing pip-audit and uv into $(AUDIT) (once) ...'
 	@$(PYTHON) -m venv $(AUDIT)
-	@$(AUDIT)/bin/python -m pip install --quiet pip-audit==2.10.1 uv==0.13.9
+	@$(AUDIT)/bin/python -m pip install --quiet pip-audit==2.10.1 $(UV)
 	@touch $@
 
 # Made once, in half a minute; every JVM of the tests, of which there are dozens, starts some five seconds faster.

@@ -123,7 +123,6 @@ def test_rows_that_were_sent_before_a_delivery_began_anew_are_told_of(spark: Spa
     assert (count.checked, count.compared) == (4, "rows sent = rows in the target, of which 2 before it began anew")
 
 
-@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", [JsonLines, CsvFiles, ParquetFiles])
 def test_a_changed_file_is_found_by_its_folder(kind: type[FileTarget], spark: SparkSession, lake: Lake) -> None:

@@ -379,7 +379,7 @@ def test_q10_bids_are_in_csv_files_of_their_hour(others: Story, oracle: Oracles)
     """
     rows = check(others, oracle, nexmark.q10_rows, sql)
     files = sorted(Path(others.lake.path("exports/bid")).glob("20*/*.csv"))
-    exported = duckdb.sql(f"select * from read_csv({[*map(str, files)]}, all_varchar = true)").fetchall()
+    exported = asked_of([]).sql(f"select * from read_csv({[*map(str, files)]}, all_varchar = true)").fetchall()
     assert len(exported) == len(rows)
     assert {path.parent.name for path in files} == {f"{row[5]}--{row[6][:2]}" for row in rows}
 

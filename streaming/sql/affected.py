@@ -303,16 +303,35 @@ def _subqueries_in(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _equalities(holder: exp.In, inner: exp.Select) -> list[exp.Expr]:
-    """The conditions under which a row of a subquery is the one that `in` looks for."""
+    """The conditions under which a row of a subquery has a say in what `in`, or `not in`, tells of another row."""
     values = holder.this.expressions if isinstance(holder.this, exp.Tuple) else [holder.this]
     pairs = zip(values, (each.this for each in inner.expressions), strict=True)
+    is_same = _is_not_another if negation_of(holder) else _is_equal
     return [
-        exp.EQ(this=exp.Paren(this=value.copy()), expression=exp.Paren(this=other.copy()))
+        is_same(exp.Paren(this=value.copy()), exp.Paren(this=other.copy()))
         for value, other in pairs
         if not any(isinstance(each, exp.Window) or is_aggregate(each) for each in other.walk())
         and not other.find(exp.Query)
         and not value.find(exp.Query)
     ]
+
+
+def _is_equal(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    return exp.EQ(this=one, expression=other)
+
+
+def _is_not_another(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    # A null on either side may be any value, so that `not in` is not true.
+    nulls = (exp.Is(this=each.copy(), expression=exp.null()) for each in (one, other))
+    return exp.or_(_is_equal(one, other), *nulls, wrap=False)
+
+
+def negation_of(holder: exp.Expr) -> exp.Not | None:
+    """The `not` of a `not in`; None where there is none."""
+    parent = holder.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return parent if isinstance(parent, exp.Not) else None
 
 
 def reads_others(node: exp.Expr, aliases: set[str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from streaming.sql.affected import Rewriting, conjuncts, reads_others, sources_of, subqueries_of
+from streaming.sql.affected import Rewriting, conjuncts, negation_of, reads_others, sources_of, subqueries_of
 from streaming.sql.parsing import refuse
 
 _OPAQUE = {
@@ -43,7 +43,7 @@ def check_key(query: exp.Query, key: Sequence[str]) -> None:
 
 
 def check_subqueries(query: exp.Query) -> None:
-    """Refuse subqueries of which no row says for which rows they are.
+    """Refuse subqueries of which nothing tells for which rows they are.
 
     Raises:
         BadQuery: the fragment is the subquery.
@@ -56,16 +56,8 @@ def check_subqueries(query: exp.Query) -> None:
 def _check_subquery(holder: exp.Expr, outer: exp.Select) -> None:
     is_in = isinstance(holder, exp.In)
     inner = holder.args["query"].this if is_in else holder.this
-    if is_in:
-        if _negated(holder):
-            refuse(
-                "not in",
-                "is null for every row as soon as the subquery has one null",
-                "Write not exists (select 1 from ... where ... = ...).",
-                holder.parent,
-            )
-        if not _is_asked(holder):
-            refuse("in", "may be null, which only a condition in `where` does not tell", "Write exists (...).", holder)
+    if is_in and not _is_asked(negation_of(holder) or holder):
+        refuse("in", "may be null, which only a condition in `where` does not tell", "Write exists (...).", holder)
     aliases = {source.alias for source in sources_of(inner)}
     around = {source.alias for source in sources_of(outer)}
     below = {source.alias for each in inner.find_all(exp.Select) for source in sources_of(each)}
@@ -73,26 +65,12 @@ def _check_subquery(holder: exp.Expr, outer: exp.Select) -> None:
     for column in read:
         if column.table not in around:
             refuse("nested", "is of a query further out", "Read it in the subquery between them, or join.", column)
-    if not read and not is_in:
-        refuse(
-            "uncorrelated",
-            "depends on no row of the query, so each change of it may change every key",
-            "Make it a view of its own with the key (), and cross join that; or compare it with a column.",
-            holder,
-        )
     where = inner.args.get("where")
     conditions = conjuncts(where.this if where else None)
     for each in subqueries_of(inner):
         condition = next((one for one in conditions if any(node is each for node in one.walk())), None)
         if condition is None or reads_others(condition, aliases):
             refuse("nested", "is a subquery within a subquery, beside its own condition", "Join one of them.", each)
-
-
-def _negated(holder: exp.Expr) -> bool:
-    parent = holder.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    return isinstance(parent, exp.Not)
 
 
 def _is_asked(holder: exp.Expr) -> bool:

@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
@@ -24,6 +24,20 @@ from streaming.base import PARSER_ERRORS, BadQuery
 from streaming.sql import functions
 
 
+def _part_of_text(name: str) -> Callable[[SparkParser], exp.Expr]:
+    """The parser of a call `name(text from first for length)` with its commas for the words, behind the bracket."""
+
+    def parse(parser: SparkParser) -> exp.Expr:
+        arguments = [parser._parse_bitwise()]
+        for word in (TokenType.FROM, TokenType.FOR):
+            if not parser._match_set((TokenType.COMMA, word)):
+                break
+            arguments.append(parser._parse_bitwise())
+        return exp.Anonymous(this=name, expressions=arguments)
+
+    return parse
+
+
 class QuerySpark(Spark):
     """Spark's dialect with every function as it is written."""
 
@@ -32,9 +46,8 @@ class QuerySpark(Spark):
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parser
-            for name, parser in SparkParser.FUNCTION_PARSERS.items()
-            if name in ("CAST", "TRY_CAST", "EXTRACT")
+            **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")},
+            **{name.upper(): _part_of_text(name) for name in ("substring", "substr")},
         }
 
 

@@ -223,6 +223,21 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
         "select o.day, o.amount from orders o where (o.o_id, o.day) in (select o_id, day from payments)",
         ("day",),
     ),
+    "not in": (
+        "select o.day, count(*) n from orders o where o.c_id not in (select c_id from customers where tier = 1)"
+        " group by o.day",
+        ("day",),
+    ),
+    "not in, correlated": (
+        "select o.day, o.amount from orders o where (o.day = 3 or o.amount not in (select p.paid from payments p"
+        " where p.o_id = o.o_id))",
+        ("amount",),
+    ),
+    "not in the groups": (
+        "select o.c_id, o.amount from orders o where not (o.o_id in (select o_id from payments group by o_id"
+        " having sum(paid) > 3))",
+        ("c_id",),
+    ),
     "semi join": (
         "select o.day, count(*) n from orders o left semi join customers c on o.c_id = c.c_id and c.tier > 0"
         " group by o.day",
@@ -246,6 +261,29 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
         "select o.c_id, sum(o.amount) s from orders o group by o.c_id having sum(o.amount) >"
         " (select coalesce(max(c.tier), 0) from customers c where c.c_id = o.c_id)",
         ("c_id",),
+    ),
+    "scalar of no row": (
+        "select o.day, o.amount from orders o where o.amount > (select avg(p.paid) from payments p where p.day > 0)",
+        ("day",),
+    ),
+    "scalar of no row, of itself": (
+        "with sums as (select c_id, sum(amount) s from orders group by c_id) select c.country, sums.s from sums"
+        " join customers c on c.c_id = sums.c_id where sums.s = (select max(s) from sums)",
+        ("country",),
+    ),
+    "scalar of no row in having": (
+        "select o.c_id, sum(o.amount) s from orders o group by o.c_id having sum(o.amount) * 3 >"
+        " (select sum(amount) from orders)",
+        ("c_id",),
+    ),
+    "scalar of no row in select": (
+        "select o.day, o.amount * 100 > (select sum(paid) from payments) more from orders o",
+        ("day",),
+    ),
+    "exists of no row": (
+        "select o.day, count(*) n from orders o where not exists (select 1 from payments p where p.paid = 7)"
+        " group by o.day",
+        ("day",),
     ),
     "nested aggregates": (
         "select day, max(s) top, count(*) n from (select day, c_id, sum(amount) s from orders group by day, c_id) t"

@@ -50,5 +50,4 @@ def test_what_is_not_refused_is_right(judge: Judge, block: int) -> None:
         "key partition",
         "key subquery",
         "nested",
-        "uncorrelated",
     }

@@ -6,10 +6,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import sqlglot
 
 from streaming.sql import Query
@@ -401,6 +402,14 @@ class Feed:
         self.rows[relation][at] = (row, begin, step)
         return row
 
+    def follow(self, relation: str, before: Counter[Row], after: Counter[Row], step: int) -> None:
+        """Rows that come and go at a step, as those of a relation that is a view."""
+        for row in (before - after).elements():
+            places = self.standing(relation, step)
+            self.take_back(relation, next(at for at in places if self.rows[relation][at][0] == row), step)
+        for row in (after - before).elements():
+            self.add(relation, row, step)
+
     def standing(self, relation: str, step: int) -> list[int]:
         """The places of the rows that stand and did not come at this step."""
         rows = enumerate(self.rows[relation])
@@ -499,10 +508,9 @@ class Judge:
             rows = [(*row, begin, end) for row, begin, end in feed.rows[relation]]
             self._database.execute(f"delete from {relation}_rows")
             if rows:
-                values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-                self._database.execute(
-                    f"insert into {relation}_rows ({', '.join(columns)}, begins, ends) values {values}"
-                )
+                values = [pa.array(column) for column in zip(*rows, strict=True)]
+                self._database.register("loaded", pa.table(values, [*columns, "begins", "ends"]))
+                self._database.execute(f"insert into {relation}_rows from loaded")
 
     def move_to(self, step: int) -> None:
         """Go to a step."""
@@ -516,10 +524,6 @@ class Judge:
         """Make a table of the rows of a query."""
         self._database.execute(f"create or replace table {name} as {sql}")
         return self.rows(f"from {name}")
-
-
-def _literal(value: object) -> str:
-    return "null" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
 
 
 @dataclass
@@ -552,6 +556,11 @@ class Incremental:
         """The key of a row of the result."""
         return tuple(row[at] for at in self._key)
 
+    @cached_property
+    def restricted(self) -> str:
+        """The SQL for the rows of the keys in a table `touched`, in DuckDB's dialect."""
+        return spark_to_duckdb(self.query.restricted(lambda name: name, "touched"))
+
     def step(self, before: Counter[Row], computed: Counter[Row], keys: Counter[Row]) -> Counter[Row]:
         """The result of a step: the rows of affected keys computed again, all others as they were."""
         self.touched += len(keys)
@@ -570,3 +579,15 @@ def wrong_steps(incremental: Incremental, judge: Judge, feed: Feed, steps: int) 
         keys = judge.rows(incremental.affected(feed.changed(step)))
         yield step, incremental.step(before, computed, keys) != computed
         before = computed
+
+
+def kept_steps(incremental: Incremental, judge: Judge, feed: Feed, steps: int) -> Iterator[Counter[Row]]:
+    """The result at the begin of a feed that is loaded, and after each step, which computes touched keys alone."""
+    judge.move_to(0)
+    kept = judge.rows(incremental.text)
+    yield kept
+    for step in range(1, steps + 1):
+        judge.move_to(step)
+        keys = judge.save("touched", incremental.affected(feed.changed(step)))
+        kept = incremental.step(kept, judge.rows(incremental.restricted), keys)
+        yield kept

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from streaming.sql import Query
-from tests.support.sql_views import SCHEMA, Feed, Incremental, Judge, Row, random_feed
+from tests.support.sql_views import SCHEMA, Incremental, Judge, Row, random_feed
 
 STEPS = 4
 LEVELS: dict[str, dict[str, str]] = {
@@ -43,15 +43,6 @@ VIEWS = {
 }
 
 
-def step_of(feed: Feed, name: str, before: Counter[Row], after: Counter[Row], step: int) -> None:
-    """Give a relation of the feed the changes of a view's result."""
-    for row in (before - after).elements():
-        at = next(at for at in feed.standing(name, step) if feed.rows[name][at][0] == row)
-        feed.take_back(name, at, step)
-    for row in (after - before).elements():
-        feed.add(name, row, step)
-
-
 def stepped(judge: Judge, seed: int) -> tuple[int, list[tuple[str, int]]]:
     """The number of rows that changed in a view, and the steps after which one is not what is computed anew."""
     feed = random_feed(random.Random(seed), STEPS)
@@ -69,7 +60,7 @@ def stepped(judge: Judge, seed: int) -> tuple[int, list[tuple[str, int]]]:
             if after != computed:
                 wrong.append((name, step))
             changed += (after - results[name]).total() if step else 0
-            step_of(feed, name, results[name], after, step)
+            feed.follow(name, results[name], after, step)
             results[name] = after
     return changed, wrong
 

@@ -118,8 +118,11 @@ class RandomSql:
             return f"{self.draws.choice(['', 'not '])}exists (select 1 from {inner} where {where})"
         if draw < 0.92:
             value = self._column(own, "int")
-            return f"{self._column(columns, 'int')} in (select {value} from {inner} where {self._simple(own)})"
+            word = self.draws.choice(["in", "not in"])
+            return f"{self._column(columns, 'int')} {word} (select {value} from {inner} where {self._simple(own)})"
         value = self.draws.choice(["count(*)", f"max({self._column(own, 'int')})"])
+        if self._with(0.3):
+            where = self._simple(own)
         return f"{self._column(columns, 'int')} < (select {value} from {inner} where {where})"
 
     def _select(self, depth: int, kinds: Sequence[str] = ()) -> tuple[str, list[Column]]:

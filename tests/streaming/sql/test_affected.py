@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
+from streaming.sql import affected
 from streaming.sql.affected import Rewriting, Rows
 from tests.support.sql_views import (
     ADDED,
@@ -133,6 +134,21 @@ TRAPS: dict[str, tuple[str, Feed]] = {
         "exists",
         timeline(orders=[(ORDER, TOGETHER, None)], payments=[((1, 9, 0), TOGETHER, None)]),
     ),
+    "nobody is known not to be a customer without a number": (
+        "not in",
+        timeline(orders=[(ORDER, BEFORE, None)], customers=[((None, "de", 1), TOGETHER, None)]),
+    ),
+    "an order of nobody is not in nothing, and then in doubt": (
+        "not in",
+        timeline(orders=[((1, None, 5, 2), BEFORE, None)], customers=[((8, "de", 1), TOGETHER, None)]),
+    ),
+    "a payment moves the average that others are compared with": (
+        "scalar of no row",
+        timeline(
+            orders=[((1, 7, 5, 2), BEFORE, None), ((2, 8, 3, 3), BEFORE, None)],
+            payments=[((1, 2, 1), BEFORE, None), ((9, 6, 1), TOGETHER, None)],
+        ),
+    ),
     "the last row of a group leaves": ("global", timeline(orders=[(ORDER, BEFORE, TOGETHER)])),
     "a grade ends as another begins": (
         "for time of",
@@ -195,6 +211,14 @@ MUTANTS: dict[str, tuple[dict[str, Any], tuple[str, Callable[..., Any]] | None, 
         ("two groups come under their limits at once",),
     ),
 }
+
+
+@pytest.mark.parametrize("trap", [trap for trap, (name, _) in TRAPS.items() if name == "not in"])
+def test_a_not_in_that_is_asked_for_equal_values_alone_is_wrong(
+    judge: Judge, trap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(affected, "_is_not_another", affected._is_equal)
+    assert is_wrong(judge, *TRAPS[trap])
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

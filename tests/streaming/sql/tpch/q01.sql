@@ -1,4 +1,5 @@
 -- Pricing summary report: what was billed, by the state of a line.
+-- Spark has no `day (3)`, so the interval is one of days.
 -- key: l_returnflag, l_linestatus
 select
     l_returnflag,

@@ -1,4 +1,5 @@
 -- Important stock identification: parts that are worth a share of a nation's stock.
+-- The fraction is that of a small population.
 -- key: ps_partkey
 select
     ps_partkey,

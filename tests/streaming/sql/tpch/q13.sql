@@ -1,4 +1,5 @@
 -- Customer distribution: how many customers have how many orders.
+-- A count is no key of rows that change, so the inner query is a view of its own.
 -- key: c_count
 select
     c_count,

@@ -1,4 +1,5 @@
 -- Top supplier: whoever has the highest revenue of a quarter.
+-- The view of the specification is in `with`, as its appendix allows.
 -- key: s_suppkey
 with revenue (supplier_no, total_revenue) as (
     select

@@ -1,4 +1,5 @@
 -- Large volume customer: orders of a large quantity, and whose they are.
+-- The sum has a name, since a table has one for each column.
 -- key: o_orderkey
 select
     c_name,

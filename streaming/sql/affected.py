@@ -223,7 +223,7 @@ class Rewriting:
         conditions = conjuncts(where and where.this)
         correlated = [each for each in conditions if reads_others(each, aliases)]
         own = [each for each in conditions if not reads_others(each, aliases)]
-        if isinstance(holder, exp.In):
+        if isinstance(holder, exp.In) and not is_limited(inner):
             correlated += _equalities(holder, inner)
         # The rows of the subquery are those of its relations, whatever is made of them.
         read = {
@@ -232,7 +232,7 @@ class Rewriting:
             for column in each.find_all(exp.Column)
             if column.table in aliases
         }
-        for clause in ("group", "having", "distinct"):
+        for clause in ("group", "having", "distinct", "order", "limit", "offset"):
             inner.set(clause, None)
         inner.set("where", exp.Where(this=exp.and_(*own)) if own else None)
         names = {pair: f"{pair[0]} {pair[1]}" for pair in read}
@@ -358,6 +358,8 @@ def opacity(
     for column in node.find_all(exp.Column):
         if (column.table, column.name) in opaque:
             return opaque[column.table, column.name]
+    if of_projection and is_limited(query):
+        return "limit"
     if of_projection:
         shared = _partitions(query)
         if shared is not None and _reads_beyond(node, shared):
@@ -378,6 +380,11 @@ def _reads_beyond(node: exp.Expr, parts: set[str]) -> bool:
     if node.sql(QuerySpark) in parts:
         return False
     return isinstance(node, exp.Column) or any(_reads_beyond(each, parts) for each in node.iter_expressions())
+
+
+def is_limited(query: exp.Select) -> bool:
+    """True where of the rows of a select only some are left, which depends on all of them."""
+    return bool(query.args.get("limit") or query.args.get("offset"))
 
 
 def is_one_group(query: exp.Select) -> bool:

@@ -18,6 +18,11 @@ _OPAQUE = {
         "is made of several rows, so a change of one of them moves the others",
         "Make the inner query a view of its own, and read that; or leave it out of the key.",
     ),
+    "limit": (
+        "is one of the rows that a limit leaves, so a change of one row moves the others",
+        "Take the key (); or number the rows of each key, row_number() over (partition by the key order by ...), in a "
+        "subquery, and keep those up to the limit in `where`.",
+    ),
     "subquery": ("is the value of a subquery", "Join the relation instead."),
     "partition": (
         "is in no `partition by` of a window function beside it, which so looks beyond one key",

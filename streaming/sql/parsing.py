@@ -97,7 +97,7 @@ _ARGUMENTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.DataTypeParam: ("this",),
     exp.Distinct: ("expressions",),
     exp.Dot: _BINARY,
-    exp.Except: ("this", "expression", "distinct", "with_", "order"),
+    exp.Except: ("this", "expression", "distinct", "with_", "order", "limit", "offset"),
     exp.Exists: ("this",),
     exp.Extract: _BINARY,
     exp.Filter: _BINARY,
@@ -110,19 +110,23 @@ _ARGUMENTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.IgnoreNulls: ("this",),
     exp.ILike: (*_BINARY, "negate"),
     exp.In: ("this", "expressions", "query"),
-    exp.Intersect: ("this", "expression", "distinct", "with_", "order"),
+    exp.Intersect: ("this", "expression", "distinct", "with_", "order", "limit", "offset"),
     exp.Interval: ("this", "unit"),
     exp.IntervalSpan: _BINARY,
     exp.Join: ("this", "side", "kind", "on", "using"),
     exp.Lambda: ("this", "expressions"),
     exp.Like: (*_BINARY, "negate"),
+    exp.Limit: ("expression",),
     exp.Literal: ("this", "is_string"),
     exp.Null: (),
+    exp.Offset: ("expression",),
     exp.Order: ("expressions",),
     exp.Ordered: ("this", "desc", "nulls_first"),
     exp.RawString: ("this",),
     exp.RespectNulls: ("this",),
-    exp.Select: ("with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "order"),
+    exp.Select: (
+        *("with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset"),
+    ),
     exp.Star: (),
     exp.Subquery: ("this", "alias"),
     exp.Table: ("this", "db", "catalog", "alias"),
@@ -130,7 +134,7 @@ _ARGUMENTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Transform: _BINARY,
     exp.TryCast: ("this", "to", "safe", "_type"),
     exp.Tuple: ("expressions",),
-    exp.Union: ("this", "expression", "distinct", "with_", "order"),
+    exp.Union: ("this", "expression", "distinct", "with_", "order", "limit", "offset"),
     exp.Var: ("this",),
     exp.Where: ("this",),
     exp.Window: ("this", "partition_by", "order", "spec", "over"),
@@ -150,12 +154,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str, str]] = {
     exp.Lateral: ("lateral", "makes rows of a row", "Make the rows in a `Selected` before the view, and read that."),
     exp.TableSample: ("sample", "takes other rows each time", "Choose rows by their columns, in `where`."),
     exp.Pivot: ("pivot", "is not followed back to its rows", "Write sum(case when ... then ... end) per column."),
-    exp.Limit: (
-        "limit",
-        "leaves rows that depend on all others",
-        "Number the rows of each key: row_number() over (partition by the key order by ...) in a subquery, and "
-        "keep those up to the limit in `where`.",
-    ),
     exp.Any: ("any", "compares with all rows of a subquery", "Write exists (select 1 from ... where ...)."),
     exp.All: ("any", "compares with all rows of a subquery", "Write not exists (select 1 from ... where not ...)."),
     exp.Qualify: (
@@ -176,8 +174,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str, str]] = {
 }
 _PARTS: dict[tuple[type[exp.Expr], str], tuple[str, str, str]] = {
     (exp.With, "recursive"): ("recursion", "reads itself", "Write one view a level."),
-    (exp.Select, "limit"): _NODES[exp.Limit],
-    (exp.Select, "offset"): _NODES[exp.Limit],
     (exp.Select, "windows"): ("window name", "names a window", "Write the window out behind each `over`."),
     (exp.Select, "hint"): ("hint", "has a hint, which would not reach the rewritten query", "Leave the hint out."),
     (exp.Select, "laterals"): _NODES[exp.Lateral],
@@ -193,9 +189,8 @@ _PARTS: dict[tuple[type[exp.Expr], str], tuple[str, str, str]] = {
     (exp.Subquery, "pivots"): _NODES[exp.Pivot],
     **{(exp.Group, name): _SEVERAL_GROUPS for name in ("rollup", "cube", "grouping_sets")},
     **{
-        (kind, name): _NODES[exp.Limit]
-        for kind in (exp.Union, exp.Except, exp.Intersect, exp.Subquery)
-        for name in ("limit", "offset")
+        (exp.Subquery, name): ("limit", "stands behind brackets", "Write it within them.")
+        for name in ("order", "limit", "offset")
     },
     **{
         (kind, "by_name"): ("by name", "pairs columns by name", "Write the columns of each side in one order.")
@@ -287,6 +282,8 @@ def _check_node(node: exp.Expr) -> None:
             refuse("unknown", f"has {name.strip('_')!r}, which is not known to be kept right", "Leave it out.", node)
     if isinstance(node, exp.Interval) and not isinstance(node.this, exp.Literal):
         refuse("interval", "is no interval of a literal length", "Write make_interval(...).", node)
+    if isinstance(node, (exp.Limit, exp.Offset)) and not node.expression.is_int:
+        refuse("limit", "is no number of rows", "Write a whole number.", node)
     if isinstance(node, exp.Select) and node.args.get("kind"):
         refuse("unknown", "makes a value of its columns", "Write struct(...).", node)
     if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -168,11 +169,14 @@ class _Resolver:
         if isinstance(node, exp.Subquery):
             return self.query(node.this, ctes, outer)
         ctes = self._with_own(node, ctes)
+        if node.args.get("limit") or node.args.get("offset"):
+            return self._limited(node, ctes, outer)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes, outer)
         if not isinstance(node, exp.Select):
             refuse("statement", "is no query", "Write a `select`.", node)
-        return self._select(node, ctes, outer)
+        query, outputs, _ = self._select(node, ctes, outer)
+        return query, outputs
 
     def _with_own(self, node: exp.Expr, ctes: Mapping[str, _Cte]) -> Mapping[str, _Cte]:
         own = node.args.get("with_")
@@ -182,6 +186,44 @@ class _Resolver:
             # A query that nothing reads is checked all the same.
             self.query(each.this, ctes[each.alias.lower()].others, None)
         return ctes
+
+    def _limited(self, node: exp.Expr, ctes: Mapping[str, _Cte], outer: _Scope | None) -> tuple[exp.Query, Outputs]:
+        """The rows of a query up to a limit, in the order that it says and then in that of all columns.
+
+        Rows that are equal in all of it are as good as one another, so that the same are left each time.
+        """
+        order = node.args.get("order")
+        if order is None:
+            refuse("limit", "leaves whatever rows come first", "Add an `order by` before it.", node)
+        if isinstance(node, exp.Select):
+            query, outputs, places = self._select(node, ctes, outer, order.expressions)
+        else:
+            assert isinstance(node, exp.SetOperation)
+            query, outputs = self._set_operation(node, ctes, outer)
+            names = {name.lower(): own for name, own in outputs}
+            places = [_place_of(each.this, outputs, names) or _no_place(each) for each in order.expressions]
+        if _reads_beyond(query):
+            refuse(
+                "limit",
+                "is for each row of the query around it",
+                "Write an aggregate, such as max_by(value, order), or join rows numbered by row_number().",
+                node,
+            )
+        source = self._derived(query, outputs, "limited", set())
+        made = exp.Select(from_=exp.From(this=source.node))
+        ordered = [
+            exp.Ordered(**{**each.args, "this": _column(source.alias, place)})
+            for each, place in zip(order.expressions, places, strict=True)
+        ]
+        others = (own for _, own in outputs if own not in places)
+        ordered += [exp.Ordered(this=_column(source.alias, own), nulls_first=True) for own in others]
+        made.set("order", exp.Order(expressions=ordered))
+        for clause in ("limit", "offset"):
+            if node.args.get(clause):
+                made.set(clause, node.args[clause].copy())
+        for _, own in outputs:
+            made.append("expressions", exp.alias_(_column(source.alias, own), own, quoted=True))
+        return made, outputs
 
     def _set_operation(
         self, node: exp.SetOperation, ctes: Mapping[str, _Cte], outer: _Scope | None
@@ -199,7 +241,13 @@ class _Resolver:
         made = type(node)(this=_bracketed(left), expression=_bracketed(right), distinct=bool(node.args.get("distinct")))
         return made, outputs
 
-    def _select(self, node: exp.Select, ctes: Mapping[str, _Cte], outer: _Scope | None) -> tuple[exp.Query, Outputs]:
+    def _select(
+        self, node: exp.Select, ctes: Mapping[str, _Cte], outer: _Scope | None, order: Sequence[exp.Expr] = ()
+    ) -> tuple[exp.Query, Outputs, list[str]]:
+        """A select, its columns, and for each value of `order` the column of the tree that has it.
+
+        Such columns may stand behind those of the result.
+        """
         scope = _Scope(outer=outer)
         made = exp.Select()
         from_ = node.args.get("from_")
@@ -233,8 +281,32 @@ class _Resolver:
             made.append("expressions", exp.alias_(value, own, quoted=True))
         if node.args.get("distinct"):
             made.set("distinct", exp.Distinct())
+        places = [self._ordered_by(each, made, tuple(outputs), aliases, within) for each in order]
         _check_groups(made, {source.alias for source in scope.sources})
-        return made, tuple(outputs)
+        return made, tuple(outputs), places
+
+    def _ordered_by(
+        self,
+        node: exp.Expr,
+        made: exp.Select,
+        outputs: Outputs,
+        aliases: Mapping[str, exp.Expr],
+        within: _Names,
+    ) -> str:
+        """The column of a select by which its rows are ordered, added where it is none of the result."""
+        names = {name.lower(): own for name, own in outputs if name}
+        place = _place_of(node.this, outputs, names)
+        if place is not None:
+            return place
+        value = within.expression(node.this, aliases, prefers_neither=True)
+        for each in made.expressions:
+            if each.this == value:
+                return str(each.alias)
+        if made.args.get("distinct"):
+            refuse("order", "is no column of the rows that are told apart", "Select it.", node)
+        own = self._unique_output("order", [each.alias for each in made.expressions])
+        made.append("expressions", exp.alias_(value, own, quoted=True))
+        return own
 
     @staticmethod
     def _unique_output(name: str, others: list[str]) -> str:
@@ -565,6 +637,25 @@ class _Names:
         if len(found) > 1:
             refuse("ambiguous", "is a column of more than one relation", "Write the name of one before it.", node)
         return found[0] if found else None
+
+
+def _place_of(node: exp.Expr, outputs: Outputs, names: Mapping[str, str]) -> str | None:
+    """The column of a result that `order by` names, or whose position it says; None where it does neither."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        if not node.name.isdigit() or not 1 <= int(node.name) <= len(outputs):
+            refuse("position", "is the position of no column", f"There are {len(outputs)}.", node)
+        return outputs[int(node.name) - 1][1]
+    return names.get(node.name.lower()) if isinstance(node, exp.Column) and len(node.parts) == 1 else None
+
+
+def _no_place(node: exp.Expr) -> NoReturn:
+    refuse("order", "is no column of the result", "Write the name or position of one.", node)
+
+
+def _reads_beyond(query: exp.Expr) -> bool:
+    """True where a query in its plain form reads columns of a query around it."""
+    own = {source.alias for source in query.find_all(exp.Table, exp.Subquery)}
+    return any(column.table not in own for column in query.find_all(exp.Column))
 
 
 def _turned(first: exp.Expr, joins: list[exp.Join]) -> tuple[exp.Expr, list[exp.Join]]:

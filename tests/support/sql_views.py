@@ -342,6 +342,34 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
         " from orders) t where o.amount * 2 > coalesce(t.top, 0) group by o.day",
         ("day",),
     ),
+    "limit": (
+        "select c_id, sum(amount) s from orders group by c_id order by sum(amount) desc, min(day) limit 2",
+        (),
+    ),
+    "limit, offset and rows that tie": ("select day, o_id from orders order by day desc limit 3 offset 1", ()),
+    "limit of a union": (
+        "select day, amount v from orders union all select day, paid from payments order by 2 desc, day limit 4",
+        (),
+    ),
+    "limited rows, chosen and joined": (
+        "select t.o_id, c.country from (select distinct o_id, c_id, amount from orders order by amount desc limit 3) t"
+        " left join customers c on c.c_id = t.c_id where t.amount < 8",
+        (),
+    ),
+    "joined with limited rows": (
+        "select o.day, count(*) n from orders o join (select c_id from customers order by tier desc limit 2) t"
+        " on t.c_id = o.c_id group by o.day",
+        ("day",),
+    ),
+    "in limited rows": (
+        "select o.day, o.amount from orders o where o.o_id in (select o_id from payments where day > 0"
+        " order by paid desc limit 2)",
+        ("day",),
+    ),
+    "limited scalar": (
+        "select o.day, o.amount from orders o where o.amount > (select paid from payments order by day desc limit 1)",
+        ("day",),
+    ),
     "coarser key": ("select day, c_id, sum(amount) s from orders group by day, c_id", ("day",)),
     "global": ("select count(*) n, sum(amount) s from orders where amount > 2", ()),
     "global, all rows": ("select o_id, rank() over (order by amount, o_id) r from orders", ()),

@@ -149,6 +149,26 @@ TRAPS: dict[str, tuple[str, Feed]] = {
             payments=[((1, 2, 1), BEFORE, None), ((9, 6, 1), TOGETHER, None)],
         ),
     ),
+    "a customer comes under the limit, and another one leaves": (
+        "joined with limited rows",
+        timeline(
+            orders=[(ORDER, BEFORE, None), ((2, 8, 5, 3), BEFORE, None)],
+            customers=[(GERMAN, BEFORE, None), ((8, "fr", 2), BEFORE, None), ((9, "fr", 3), TOGETHER, None)],
+        ),
+    ),
+    "a payment comes under the limit, and another one leaves": (
+        "in limited rows",
+        timeline(
+            orders=[(ORDER, BEFORE, None), ((2, 8, 5, 3), BEFORE, None)],
+            payments=[((1, 1, 1), BEFORE, None), ((2, 2, 1), BEFORE, None), ((3, 3, 1), TOGETHER, None)],
+        ),
+    ),
+    "an order that is not asked for comes under the limit, and another one leaves": (
+        "limited rows, chosen and joined",
+        timeline(
+            orders=[*(((at, 7, 5 - at, 2), BEFORE, None) for at in (1, 2, 3)), ((4, 7, 9, 2), TOGETHER, None)],
+        ),
+    ),
     "the last row of a group leaves": ("global", timeline(orders=[(ORDER, BEFORE, TOGETHER)])),
     "a grade ends as another begins": (
         "for time of",
@@ -218,6 +238,14 @@ def test_a_not_in_that_is_asked_for_equal_values_alone_is_wrong(
     judge: Judge, trap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(affected, "_is_not_another", affected._is_equal)
+    assert is_wrong(judge, *TRAPS[trap])
+
+
+@pytest.mark.parametrize("trap", [trap for trap in TRAPS if "under the limit" in trap])
+def test_a_limit_whose_other_rows_are_not_thought_of_is_wrong(
+    judge: Judge, trap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(affected, "is_limited", lambda query: False)
     assert is_wrong(judge, *TRAPS[trap])
 
 

@@ -135,6 +135,34 @@ def test_a_name_of_select_is_read_by_what_follows_it() -> None:
     )
 
 
+def test_rows_under_a_limit_are_in_an_order_that_leaves_no_choice() -> None:
+    assert text("select amount * 2 as twice, day from orders order by day desc, amount limit 3 offset 2") == (
+        "SELECT limited.twice AS twice, limited.day AS day FROM (SELECT orders.amount * 2 AS twice, orders.Day AS day,"
+        " orders.amount AS order FROM orders AS orders) AS limited"
+        " ORDER BY limited.day DESC, limited.order, limited.twice LIMIT 3 OFFSET 2"
+    )
+
+
+@pytest.mark.parametrize("order", ["s", "2", "sum(amount)"])
+def test_an_order_names_a_column_of_the_result_by_its_name_its_position_or_its_value(order: str) -> None:
+    sql = f"select day, sum(amount) s from orders group by day order by {order} desc limit 1"
+    assert text(sql).endswith("ORDER BY limited.s DESC, limited.day LIMIT 1")
+
+
+@pytest.mark.parametrize(
+    ("sql", "written"),
+    [
+        ("substring(country from 2 for 3)", "substring(customers.country, 2, 3)"),
+        ("SUBSTR(country || 'x' from 2)", "substr(customers.country || 'x', 2)"),
+        ("substring(country, 2, 3)", "substring(customers.country, 2, 3)"),
+    ],
+)
+def test_a_part_of_a_text_is_taken_by_words_or_commas(sql: str, written: str) -> None:
+    assert text(f"select {sql} as part from customers", "part") == (
+        f"SELECT {written} AS part FROM customers AS customers"
+    )
+
+
 def test_relations_that_are_read_twice_have_two_aliases() -> None:
     written = text(
         "with o as (select * from orders) select a.day from o a join o b on a.day = b.day and a.amount > b.amount",

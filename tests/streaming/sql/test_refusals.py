@@ -20,6 +20,8 @@ TWO = "select o.day from orders o"
 
 REFUSED: list[tuple[str, str, tuple[str, ...], str, str]] = [
     ("syntax", "select day frm orders", DAY, "cannot be read", "Spark SQL"),
+    ("syntax", "select substring(day for 2) d from orders", DAY, "cannot be read", "Spark SQL"),
+    ("syntax", "select substring(day for 2 from 1) d from orders", DAY, "cannot be read", "Spark SQL"),
     ("syntax", "show tables", DAY, "unsupported syntax", "Spark SQL"),
     ("syntax", f"select day, {'(' * 400}1{')' * 400} x from orders", DAY, "nested too deeply", "Spark SQL"),
     ("statement", "drop table orders", DAY, "not one query", "one `select`"),
@@ -65,14 +67,40 @@ REFUSED: list[tuple[str, str, tuple[str, ...], str, str]] = [
     ("interval", "select day, at + interval id day t from orders", DAY, "literal length", "make_interval"),
     ("literals", "select day, 'it''s' t from orders", DAY, "as a setting says", "\\'"),
     (
-        "limit",
+        "key limit",
         "select day, sum(amount) s from orders group by day order by s desc limit 3",
         DAY,
-        "all others",
+        "rows that a limit leaves",
         "row_number",
     ),
-    ("limit", "select day from orders offset 3", DAY, "all others", "row_number"),
-    ("limit", "(select day from orders) union all (select day from payments) limit 3", DAY, "all others", "row_number"),
+    ("key limit", "select day from (select day from orders order by id limit 3) t", DAY, "limit leaves", "key ()"),
+    ("limit", "select day from orders limit 3", (), "whatever rows come first", "order by"),
+    ("limit", "select day from orders offset 3", (), "whatever rows come first", "order by"),
+    ("limit", "(select day from orders) union all (select day from payments) limit 3", (), "whatever", "order by"),
+    ("limit", "select day from orders order by day limit 1 + 2", (), "no number of rows", "whole number"),
+    (
+        "limit",
+        "select day from orders o where amount > (select paid from payments p where p.id = o.id order by paid limit 1)",
+        DAY,
+        "for each row",
+        "max_by",
+    ),
+    ("order", "select distinct day from orders order by id limit 3", (), "told apart", "Select it"),
+    (
+        "order",
+        "(select day from orders) union all (select day from payments) order by day + 1 limit 3",
+        (),
+        "no column of the result",
+        "position",
+    ),
+    ("position", "select day from orders order by 2 limit 3", (), "of no column", "There are 1"),
+    (
+        "ungrouped",
+        "select day, count(*) n from orders group by day order by amount limit 3",
+        (),
+        "neither",
+        "aggregate",
+    ),
     ("sample", "select day from orders tablesample (10 percent)", DAY, "other rows each time", "`where`"),
     ("lateral", "select day, x from orders lateral view explode(at) t as x", DAY, "rows of a row", "`Selected`"),
     ("lateral", "select day, explode(at) x from orders", DAY, "rows of a row", "`Selected`"),
@@ -249,7 +277,7 @@ def test_a_query_is_refused_in_words(reason: str, sql: str, key: tuple[str, ...]
 
 def test_a_refusal_is_one_of_a_declaration_and_has_its_facts() -> None:
     with pytest.raises(DeclarationError) as refused:
-        Query.of("select day from orders limit 3", RELATIONS, DAY)
+        Query.of("select day from orders limit 3", RELATIONS, ())
     other = pickle.loads(pickle.dumps(refused.value))
     assert other.to_json() == refused.value.to_json()
     assert other.facts == {"reason": "limit", "value": "SELECT day FROM orders LIMIT 3"}

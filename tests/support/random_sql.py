@@ -59,6 +59,8 @@ class RandomSql:
             return f"{name} {alias}", [(f"{alias}.{column}", kind) for column, kind in columns]
         if depth < self.deepest and self._with(0.3):
             sql, columns = self._any(depth + 1)
+            if self._with(0.15):
+                sql += f" order by {columns[-1][0]} desc limit {self.draws.randrange(1, 4)}"
             return f"({sql}) {alias}", [(f"{alias}.{column}", kind) for column, kind in columns]
         relation = self.draws.choice(list(SCHEMA))
         return f"{relation} {alias}", [(f"{alias}.{column}", kind) for column, kind in SCHEMA[relation].items()]

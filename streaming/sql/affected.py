@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from streaming.sql.clauses import own_nodes
 from streaming.sql.parsing import QuerySpark, is_aggregate
-from streaming.sql.resolution import own_nodes
 
 _GHOST = "is ghost"
 Place = str

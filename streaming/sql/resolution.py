@@ -7,13 +7,14 @@ a left one; `using`, stars, positions and names of projections are written out; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from sqlglot import exp
 
 from streaming.base import PARSER_ERRORS, BadQuery
+from streaming.sql.clauses import check_groups, has, is_query, is_window, refuse_where
 from streaming.sql.parsing import QuerySpark, history_joins, is_aggregate, parsed, refuse
 
 Path = tuple[str, ...]
@@ -265,7 +266,7 @@ class _Resolver:
         where = node.args.get("where")
         if where is not None:
             condition = within.expression(where.this)
-            _refuse_where(condition, is_aggregate, "where", "Write it in `having`.")
+            refuse_where(condition, is_aggregate, "where", "Write it in `having`.")
             made.set("where", exp.Where(this=condition))
         group = self._group(node, projections, within)
         if group:
@@ -282,7 +283,7 @@ class _Resolver:
         if node.args.get("distinct"):
             made.set("distinct", exp.Distinct())
         places = [self._ordered_by(each, made, tuple(outputs), aliases, within) for each in order]
-        _check_groups(made, {source.alias for source in scope.sources})
+        check_groups(made, {source.alias for source in scope.sources})
         return made, tuple(outputs), places
 
     def _ordered_by(
@@ -393,8 +394,8 @@ class _Resolver:
             self.times_used.add(end)
             conditions.append(self._in_force(time, right, visible))
         for condition in conditions:
-            _refuse_where(condition, _is_query, "on", "Write the subquery in `where`, or join it.")
-            _refuse_where(condition, is_aggregate, "on", "Aggregate in a subquery, and join that.")
+            refuse_where(condition, is_query, "on", "Write the subquery in `where`, or join it.")
+            refuse_where(condition, is_aggregate, "on", "Aggregate in a subquery, and join that.")
             inside = {source.alias for source in visible.sources}
             for column in condition.find_all(exp.Column):
                 if column.table not in inside:
@@ -512,7 +513,7 @@ class _Resolver:
         if group is None:
             return []
         if group.args.get("all"):
-            return [value.copy() for _, value in projections if not _has(value, is_aggregate)]
+            return [value.copy() for _, value in projections if not has(value, is_aggregate)]
         made = []
         for each in group.expressions:
             if isinstance(each, exp.Literal) and not each.is_string:
@@ -525,9 +526,9 @@ class _Resolver:
                 value = within.expression(each, names if whole else {})
                 if isinstance(value, exp.Paren):
                     value = value.this
-            _refuse_where(value, is_aggregate, "group by", "Aggregate in a subquery, and group its rows.")
-            _refuse_where(value, _is_window, "group by", "Compute it in a subquery, and group its rows.")
-            _refuse_where(value, _is_query, "group by", "Compute it in a subquery in `from`, and group its rows.")
+            refuse_where(value, is_aggregate, "group by", "Aggregate in a subquery, and group its rows.")
+            refuse_where(value, is_window, "group by", "Compute it in a subquery, and group its rows.")
+            refuse_where(value, is_query, "group by", "Compute it in a subquery in `from`, and group its rows.")
             made.append(value)
         return made
 
@@ -750,63 +751,6 @@ def _end(node: exp.Table) -> int:
 
 def _joins_of(node: exp.Join) -> list[exp.Join]:
     return list(node.parent.args["joins"]) if node.parent is not None else []
-
-
-def _is_query(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Query)
-
-
-def _is_window(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Window)
-
-
-def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes of an expression, those within its subqueries left out."""
-    yield node
-    if not isinstance(node, exp.Query) or isinstance(node, exp.Subquery):
-        for each in node.iter_expressions():
-            if not isinstance(each, exp.Query) or isinstance(each, exp.Subquery):
-                yield from own_nodes(each)
-            else:
-                yield each
-
-
-def _has(node: exp.Expr, is_one: Callable[[exp.Expr], bool]) -> bool:
-    return any(is_one(each) for each in own_nodes(node))
-
-
-def _refuse_where(node: exp.Expr, is_one: Callable[[exp.Expr], bool], clause: str, way_out: str) -> None:
-    for each in own_nodes(node):
-        if is_one(each):
-            refuse("clause", f"cannot stand in `{clause}`", way_out, each)
-
-
-def _check_groups(select: exp.Select, aliases: set[str]) -> None:
-    """Refuse a column that is neither grouped nor aggregated, which Spark would refuse in the step."""
-    having = select.args.get("having")
-    groups = {each.sql(QuerySpark) for each in (select.args["group"].expressions if select.args.get("group") else ())}
-    values = [each.unalias() for each in select.expressions] + ([having.this] if having else [])
-    if not groups and not any(_has(value, is_aggregate) for value in values):
-        if having is not None:
-            refuse("having", "has nothing to be about", "Write the condition in `where`.", having)
-        return
-
-    def check(node: exp.Expr) -> None:
-        filtered = node.this if isinstance(node, (exp.Filter, exp.WithinGroup)) else node
-        if is_aggregate(filtered) or node.sql(QuerySpark) in groups:
-            return
-        if isinstance(node, exp.Column) and node.table in aliases:
-            refuse(
-                "ungrouped",
-                "is neither in `group by` nor within an aggregate",
-                "Add it to `group by`, or aggregate it.",
-                node,
-            )
-        for each in node.iter_expressions():
-            check(each)
-
-    for value in values:
-        check(value)
 
 
 def parsed_name(name: str) -> exp.Table:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from sqlglot import exp
 
@@ -196,13 +195,14 @@ class _Resolver:
         order = node.args.get("order")
         if order is None:
             refuse("limit", "leaves whatever rows come first", "Add an `order by` before it.", node)
-        if isinstance(node, exp.Select):
-            query, outputs, places = self._select(node, ctes, outer, order.expressions)
-        else:
-            assert isinstance(node, exp.SetOperation)
-            query, outputs = self._set_operation(node, ctes, outer)
-            names = {name.lower(): own for name, own in outputs}
-            places = [_place_of(each.this, outputs, names) or _no_place(each) for each in order.expressions]
+        if not isinstance(node, exp.Select):
+            refuse(
+                "limit",
+                "is of several selects, of which the optimizer of Spark 4.2 loses columns",
+                "Make them a view of its own, and limit the rows of that.",
+                node,
+            )
+        query, outputs, places = self._select(node, ctes, outer, order.expressions)
         if _reads_beyond(query):
             refuse(
                 "limit",
@@ -647,10 +647,6 @@ def _place_of(node: exp.Expr, outputs: Outputs, names: Mapping[str, str]) -> str
             refuse("position", "is the position of no column", f"There are {len(outputs)}.", node)
         return outputs[int(node.name) - 1][1]
     return names.get(node.name.lower()) if isinstance(node, exp.Column) and len(node.parts) == 1 else None
-
-
-def _no_place(node: exp.Expr) -> NoReturn:
-    refuse("order", "is no column of the result", "Write the name or position of one.", node)
 
 
 def _reads_beyond(query: exp.Expr) -> bool:

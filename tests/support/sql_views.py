@@ -347,10 +347,6 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
         (),
     ),
     "limit, offset and rows that tie": ("select day, o_id from orders order by day desc limit 3 offset 1", ()),
-    "limit of a union": (
-        "select day, amount v from orders union all select day, paid from payments order by 2 desc, day limit 4",
-        (),
-    ),
     "limited rows, chosen and joined": (
         "select t.o_id, c.country from (select distinct o_id, c_id, amount from orders order by amount desc limit 3) t"
         " left join customers c on c.c_id = t.c_id where t.amount < 8",

@@ -47,6 +47,7 @@ def test_what_is_not_refused_is_right(judge: Judge, block: int) -> None:
         "position",
         "key aggregate",
         "key limit",
+        "limit",
         "key window",
         "key partition",
         "key subquery",

@@ -87,11 +87,11 @@ REFUSED: list[tuple[str, str, tuple[str, ...], str, str]] = [
     ),
     ("order", "select distinct day from orders order by id limit 3", (), "told apart", "Select it"),
     (
-        "order",
-        "(select day from orders) union all (select day from payments) order by day + 1 limit 3",
+        "limit",
+        "(select day from orders) union all (select day from payments) order by day limit 3",
         (),
-        "no column of the result",
-        "position",
+        "several selects",
+        "view of its own",
     ),
     ("position", "select day from orders order by 2 limit 3", (), "of no column", "There are 1"),
     (

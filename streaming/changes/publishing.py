@@ -358,10 +358,10 @@ class Publishing:
         """The results of the days that later changes are of, as they are after these."""
         at = -1 if begins_anew else revision_of(current)
         is_same = {field.name for field in current.schema().fields} == {*wanted.names}
-        if self.operator.result_key and is_same and not begins_anew and _rows_after(changes, at) <= _IN_MEMORY:
-            told = delta.contents(changes, [(REVISION, ">", at)])
-            if not told[DAY].null_count:
-                return self._exchanged(spark, told, current, wanted)
+        if is_same and not begins_anew and _rows_after(changes, at) <= _IN_MEMORY:
+            exchanged = self._exchanged(spark, delta.contents(changes, [(REVISION, ">", at)]), current, wanted)
+            if exchanged is not None:
+                return exchanged
         signed = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
         held = delta.read(spark, self._current, current.version()).withColumn(SIGN, F.lit(1))
         days = {row[DAY] for row in signed.select(DAY).distinct().collect()}
@@ -374,18 +374,30 @@ class Publishing:
         replaces = () if everything else delta.are_of(days)
         return delta.stage(rows, self._current, statistics=(REVISION,), replaces=replaces)
 
-    def _exchanged(self, spark: SparkSession, told: pa.Table, current: DeltaTable, wanted: StructType) -> delta.Staged:
-        """The results that changes with the same key add, and others that share a file with one they take back."""
-        key = [*self.operator.result_key]
+    def _exchanged(
+        self, spark: SparkSession, told: pa.Table, current: DeltaTable, wanted: StructType
+    ) -> delta.Staged | None:
+        """The results that changes of the same identity add, and others that share a file with one they take back.
+
+        The identity of a result is its key, or else all of its values with the number of its copy. None where one that
+        is taken back is not there by its values, as where one zero has a sign and the other has none.
+        """
+        others = (REASON, REVISION, DAY)
+        key = [*self.operator.result_key] or [name for name in wanted.names if name not in others]
         told = told.sort_by([(REVISION, "ascending"), (SIGN, "ascending")])
-        newest = {of_key: place for place, of_key in enumerate(rows_as_texts(told, key))}
-        signs = told[SIGN].to_pylist()
+        identities, signs = rows_as_texts(told, key), told[SIGN].to_pylist()
+        newest = {identity: place for place, identity in enumerate(identities)}
+        oldest = dict(zip(reversed(identities), reversed(signs), strict=True))
         stands = pa.array([place for place in newest.values() if signs[place] > 0], pa.int64())
         stored = pa.schema([field for field in arrow_schema_of(current) if field.name != DAY])
         taken_back = told.filter(pc.less(told[SIGN], 0))
         outdated = taken_back.select(key).cast(pa.schema([stored.field(name) for name in key]))
         groups = groups_on(current, {*taken_back[DAY].to_pylist()})
         task = WriteOthers(self._current, stored, (REVISION,), outdated, groups)
+        # A job of Spark costs more than to read few rows.
+        replaced = task.run() if sum(group.rows for group in groups) <= _IN_MEMORY else task.run_by(spark)
+        if replaced.rows != sum(sign < 0 for sign in oldest.values()):
+            return None
         added = delta.stage_rows(
             self._current,
             told.select(wanted.names).take(stands),
@@ -393,8 +405,6 @@ class Publishing:
             table=current,
             statistics=(REVISION,),
         )
-        # A job of Spark costs more than to read few rows.
-        replaced = task.run() if sum(group.rows for group in groups) <= _IN_MEMORY else task.run_by(spark)
         return added.replacing(replaced.files, replaced.paths)
 
     def _folded_schema(self, changes: DeltaTable) -> StructType:

@@ -130,14 +130,15 @@ class Query:
         )
         return text_of(keys)
 
-    def restricted(self, now: Callable[[str], str], keys: str) -> str:
+    def restricted(self, now: Callable[[str], str], keys: str, *, have_nulls: bool = True) -> str:
         """The query for some keys alone, which are asked for below its groups and windows where that can be.
 
         Args:
             now: The name of the table or view of the rows of a relation that stand, as Spark's SQL writes it.
             keys: The name of the table or view of the keys, with the columns that `affected` gives.
+            have_nulls: Values of the keys may be null; where none is, the query costs less.
         """
-        return text_of(restricted_to(self._over(now), self.key, parsed_name(keys)))
+        return text_of(restricted_to(self._over(now), self.key, parsed_name(keys), have_nulls=have_nulls))
 
     def _over(self, table: Callable[[str], str]) -> exp.Expr:
         """The query over other tables."""

@@ -12,13 +12,14 @@ from sqlglot import exp
 from streaming.sql.affected import is_one_group, opacity, sources_of
 
 
-def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table) -> exp.Expr:
+def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table, *, have_nulls: bool = True) -> exp.Expr:
     """A query in its plain form with those of its rows alone whose `columns` are those of a row of `keys`.
 
     Args:
         query: It is changed.
         columns: Some of its columns, which have the same names in `keys`.
         keys: The table of the keys; it is given an alias.
+        have_nulls: Values of the keys may be null; where none is, Spark hashes a number by itself.
     """
     taken = {node.alias.lower() for node in query.find_all(exp.Table, exp.Subquery)}
     alias, number = "keys", 2
@@ -37,9 +38,8 @@ def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table) -> e
         select, names = found
         projected = {each.alias: each.this for each in select.expressions}
         values = {column: exp.Paren(this=projected[name].copy()) for column, name in names.items()}
-    same = [
-        exp.NullSafeEQ(this=values[column], expression=exp.column(column, alias, quoted=True)) for column in columns
-    ]
+    equal = exp.NullSafeEQ if have_nulls else exp.EQ
+    same = [equal(this=values[column], expression=exp.column(column, alias, quoted=True)) for column in columns]
     join = exp.Join(this=keys, side="LEFT", kind="SEMI", on=exp.and_(*same) if same else exp.true())
     select.append("joins", join)
     return query

@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Self
 from uuid import uuid4
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping, constant
 from streaming.changes import ChangePosition, differences, revision_of
 from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, View
 from streaming.lake import Lake
@@ -91,6 +92,7 @@ class SqlViewSteps:
         self._texts = _Texts(view.query)
         self._cuts = Cuts(lake, view)
         self._cut = Cut({}, {})
+        self._is_wide = False
 
     @property
     def relations(self) -> Mapping[str, Relation]:
@@ -146,7 +148,7 @@ class SqlViewSteps:
             return Written(0)
         with NamedRows(self._spark) as frames:
             differing = self._differing(frames, table, before, after, changed)
-            staged = delta.stage(self._told(differing, after), uri, statistics=(BATCH,))
+            staged = delta.stage(self._told(differing, after), uri, table=table, statistics=(BATCH,))
             staged.commit(says, after.numbers() | numbers, fence=fence)
         return Written(staged.rows)
 
@@ -160,67 +162,82 @@ class SqlViewSteps:
     ) -> DataFrame:
         """The rows that the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
         names, begins = self._view.columns, before.progress.batch < 0
-        keys = None if begins else self._touched(frames, table, before, after, changed)
-        texts, relations = self._texts, self.relations
-        for name in self._view.query.relations:
-            frames.add(relations[name].now(self._spark, after[name]), texts.now(name))
+        now = {name: self.relations[name].now(self._spark, after[name]) for name in self._view.query.relations}
+        for name, rows in now.items():
+            frames.add(rows, self._texts.now(name))
+        current = None if begins else self._published(table)
+        keys = None if begins else self._touched(frames, now, current or table, before, after, changed)
+        was = None if begins else self._stored(current, table)
         if keys is None:
-            rows, was = frames.query(texts.whole), None if begins else self._stored(table)
+            rows = frames.query(self._texts.whole)
         else:
-            frames.add(keys, texts.keys)
-            rows, was = frames.query(texts.restricted), _of_keys(self._stored(table), keys, self._view.query.key)
+            have_nulls = any(column.null_count for column in keys.columns)
+            few = self._spark.createDataFrame(keys)
+            frames.add(few, self._texts.keys)
+            rows = frames.query(self._texts.restricted(have_nulls))
+            was = None if was is None else _of_keys(was, few, self._view.query.key, have_nulls)
         reason = F.lit("first" if begins else "update").alias(REASON)
         return differences(rows.select(*(f"`{name}`" for name in names), reason), was, names)
 
     def _touched(
         self,
         frames: NamedRows,
-        table: DeltaTable,
+        now: Mapping[str, DataFrame],
+        current: DeltaTable,
         before: Position,
         after: Position,
         changed: list[Relation],
-    ) -> DataFrame | None:
-        """The keys that changed rows may touch; None where it is cheaper, or the only way, to compute all."""
-        query = self._view.query
+    ) -> pa.Table | None:
+        """The keys that changed rows may touch; None where it is cheaper, or the only way, to compute all.
+
+        `now` are the rows that stand, and `current` is an open table of about as many rows as the view has.
+        """
+        query, texts = self._view.query, self._texts
         if not query.key:
             return None
-        texts, taken_back = self._texts, dict[str, DataFrame]()
-        for each in changed:
-            signed = each.signed(self._spark, before[each.name], after[each.name])
-            if signed is None:
+        signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
+        text, ever = texts.affected(frozenset(signed))
+        for name, rows in signed.items():
+            if rows is None:
                 return None
-            frames.add(signed.drop(SIGN), texts.changes(each.name))
-            taken_back[each.name] = signed.where(F.col(SIGN) < 0).drop(SIGN)
-        for name in query.relations:
-            rows = self.relations[name].now(self._spark, after[name])
-            frames.add(rows.unionByName(taken_back[name]) if name in taken_back else rows, texts.ever(name))
-        stand = delta.row_count(delta.open_table(self._lake.table(self._view, CURRENT)) or table)
-        most = max(_FEW, int(MOST_TOUCHED * stand))
+            frames.add(rows.drop(SIGN), texts.changes(name))
+            if name in ever:
+                frames.add(now[name].unionByName(rows.where(F.col(SIGN) < 0).drop(SIGN)), texts.ever(name))
+        most = max(_FEW, int(MOST_TOUCHED * delta.row_count(current)))
         try:
-            found = frames.query(texts.affected(frozenset(taken_back))).limit(most + 1).toArrow()
+            found = frames.query(text).limit(most + 1).toArrow()
         except PySparkException:
             # A key may be computable only of rows that meet, and here rows meet that never stood together.
             return None
-        return None if found.num_rows > most else self._spark.createDataFrame(found)
+        return None if found.num_rows > most else found
 
-    def _stored(self, table: DeltaTable) -> DataFrame:
-        """The rows that stand, those of what is published where that is as far as the open table of the view."""
+    def _published(self, table: DeltaTable) -> DeltaTable | None:
+        """The open table of what is published, where that is as far as the open table of the view; None otherwise."""
         changes, current = (delta.open_table(self._lake.table(self._view, to)) for to in (CHANGES, CURRENT))
-        if current is not None and changes is not None:
-            told, at = ChangePosition.of(changes), Progress.of(self._view, table)
-            is_same = (told.step, told.of_generation) == (at.batch, generation_of(table))
-            if is_same and revision_of(current) == told.revision:
-                return delta.read(self._spark, self._lake.table(self._view, CURRENT), current.version())
+        if current is None or changes is None:
+            return None
+        told, at = ChangePosition.of(changes), Progress.of(self._view, table)
+        is_same = (told.step, told.of_generation) == (at.batch, generation_of(table))
+        return current if is_same and revision_of(current) == told.revision else None
+
+    def _stored(self, current: DeltaTable | None, table: DeltaTable) -> DataFrame:
+        """The rows that stand: those of an open table of what is published, or else of the open table of the view."""
+        if current is not None:
+            return delta.read(self._spark, self._lake.table(self._view, CURRENT), current.version())
         return rows_standing(delta.read(self._spark, self._lake.table(self._view), table.version()), self._view)
 
     def _told(self, differing: DataFrame, after: Position) -> DataFrame:
-        batch = F.lit(after.progress.batch).cast("bigint")
+        batch = constant(after.progress.batch, REASON)
         told = differing.withColumns({BATCH: batch, DAY: day_of(self._view, self._result)})
         return told.select(*(f"`{name}`" for name in self._schema.names))
 
     def _created(self) -> DeltaTable:
-        uri = create_table(self._lake, self._view, "", self._schema, partition_by=())
-        delta.widen(uri, self._schema)
+        """Its own table, open, with the columns of the query."""
+        uri = self._lake.table(self._view)
+        if not self._is_wide:
+            uri = create_table(self._lake, self._view, "", self._schema, partition_by=())
+            delta.widen(uri, self._schema)
+            self._is_wide = True
         return delta.opened(uri)
 
     @cached_property
@@ -244,7 +261,8 @@ class _Texts:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._own = uuid4().hex
-        self._affected: dict[frozenset[str], str] = {}
+        self._restricted: dict[bool, str] = {}
+        self._affected: dict[frozenset[str], tuple[str, frozenset[str]]] = {}
 
     def now(self, relation: str) -> str:
         """The name of the rows of a relation that stand."""
@@ -268,15 +286,28 @@ class _Texts:
         """The whole query."""
         return self._query.text(self.now)
 
-    @cached_property
-    def restricted(self) -> str:
-        """The query for some keys."""
-        return self._query.restricted(self.now, self.keys)
+    def restricted(self, have_nulls: bool) -> str:
+        """The query for some keys, of which values may be null or not."""
+        if have_nulls not in self._restricted:
+            self._restricted[have_nulls] = self._query.restricted(self.now, self.keys, have_nulls=have_nulls)
+        return self._restricted[have_nulls]
 
-    def affected(self, changed: frozenset[str]) -> str:
-        """The query for the keys that changed rows of these relations may touch."""
+    def affected(self, changed: frozenset[str]) -> tuple[str, frozenset[str]]:
+        """The query for the keys that changed rows of these relations may touch.
+
+        With it come those of these relations whose rows `ever` it reads.
+        """
         if changed not in self._affected:
-            self._affected[changed] = self._query.affected(changed, self.changes, self.ever)
+            read = set[str]()
+
+            def ever(relation: str) -> str:
+                if relation not in changed:
+                    return self.now(relation)
+                read.add(relation)
+                return self.ever(relation)
+
+            text = self._query.affected(changed, self.changes, ever)
+            self._affected[changed] = text, frozenset(read)
         return self._affected[changed]
 
 
@@ -320,7 +351,8 @@ def rows_standing(signed: DataFrame, view: View) -> DataFrame:
     return standing.select(*(f"`{name}`" for name in view.columns), COPY, DAY, REASON)
 
 
-def _of_keys(rows: DataFrame, keys: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def _of_keys(rows: DataFrame, keys: DataFrame, key: tuple[str, ...], have_nulls: bool) -> DataFrame:
     """The rows of some keys."""
-    same = [rows[f"`{name}`"].eqNullSafe(keys[f"`{name}`"]) for name in key]
+    pairs = [(rows[f"`{name}`"], keys[f"`{name}`"]) for name in key]
+    same = [one.eqNullSafe(other) if have_nulls else one == other for one, other in pairs]
     return rows.join(F.broadcast(keys), same, "left_semi")

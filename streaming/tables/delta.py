@@ -431,6 +431,7 @@ def stage(
     frame: DataFrame,
     uri: str,
     *,
+    table: DeltaTable | None = None,
     statistics: Sequence[str] = (),
     diverse: Sequence[str] = (),
     replaces: Sequence[tuple[str, str, Any]] | None = None,
@@ -441,12 +442,13 @@ def stage(
     its old rows read null there. A column of the table that `frame` does not have is null in the new rows. `statistics`
     names the columns whose bounds are kept for file skipping, `diverse` those whose values hardly repeat, so that no
     time goes into a dictionary of them. The rows replace those that pass the partition filters `replaces`: `()` stands
-    for all rows and all columns, None for no row.
+    for all rows and all columns, None for no row. Whoever has opened the `table` by then gives it; it is brought up to
+    date by the commit.
 
     Raises:
         LogError: a column has another type than in the table.
     """
-    table = opened(uri)
+    table = opened(uri) if table is None else table
     if replaces != ():
         added_columns(table, frame.schema, uri)
     # Each attempt has a folder of its own, so that no files of one that died are committed; VACUUM removes those.

@@ -41,14 +41,18 @@ class FileGroup:
     rows: int
 
 
-def groups_on(table: DeltaTable, days: Collection[date]) -> tuple[FileGroup, ...]:
-    """The files that an open table, partitioned by day, has of some `days`: large ones alone, small ones together."""
+def groups_on(table: DeltaTable, days: Collection[date | None]) -> tuple[FileGroup, ...]:
+    """The files that an open table, partitioned by day, has of some `days`: large ones alone, small ones together.
+
+    None among the days stands for the rows without one.
+    """
     listed = files_added(table)
     columns = (listed[name].to_pylist() for name in (f"partition.{DAY}", "num_records", "path"))
     # Of a file that does not tell how large it is nobody knows that it is small.
     of_days = ((day, ROWS_OF_FILE if rows is None else rows, path) for day, rows, path in zip(*columns, strict=True))
     groups, last = list[FileGroup](), FileGroup(None, (), 0)
-    for day, rows, path in sorted(each for each in of_days if each[0] in days):
+    chosen = (each for each in of_days if each[0] in days)
+    for day, rows, path in sorted(chosen, key=lambda each: (each[0] or date.min, *each[1:])):
         if last.paths and last.day == day and last.rows + rows <= ROWS_OF_FILE:
             last = FileGroup(day, (*last.paths, path), last.rows + rows)
             groups[-1] = last
@@ -60,13 +64,14 @@ def groups_on(table: DeltaTable, days: Collection[date]) -> tuple[FileGroup, ...
 
 @dataclass(frozen=True)
 class Replaced:
-    """Files that were written, and the paths of those that they stand for."""
+    """Files that were written, the paths of those that they stand for, and the number of `rows` that were taken out."""
 
     files: tuple[TaskFile, ...] = ()
     paths: tuple[str, ...] = ()
+    rows: int = 0
 
     def __add__(self, other: Replaced) -> Replaced:
-        return Replaced(self.files + other.files, self.paths + other.paths)
+        return Replaced(self.files + other.files, self.paths + other.paths, self.rows + other.rows)
 
     def to_json(self) -> str:
         """The report as text."""
@@ -76,7 +81,7 @@ class Replaced:
     def from_json(cls, text: str) -> Replaced:
         """The inverse of `to_json`."""
         told = json.loads(text)
-        return cls(tuple(TaskFile(**file) for file in told["files"]), tuple(told["paths"]))
+        return cls(tuple(TaskFile(**file) for file in told["files"]), tuple(told["paths"]), told["rows"])
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ class WriteOthers:
             for rows in self._read(path, self.columns):
                 files.write(rows.filter(pa.array(mask[begins : begins + len(rows)])), group.day)
                 begins += len(rows)
-        return Replaced(tuple(files.close()), group.paths)
+        taken_out = sum(int(np.count_nonzero(~mask)) for mask in kept.values())
+        return Replaced(tuple(files.close()), group.paths, taken_out)
 
     def _kept(self, path: str) -> _Mask:
         """For each row of a file whether its key is none of those to be taken out."""

@@ -13,10 +13,8 @@ which a stream with a key takes whoever follows it. What these cost is printed b
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,7 +27,7 @@ from benchmarks.compare.arena import Ratio
 from benchmarks.compare.bars import at_most
 from benchmarks.compare.contenders import session
 from benchmarks.demands import Demand, begin, conclude, console
-from benchmarks.processes import cpu_seconds
+from benchmarks.warm_steps import Cost, cost_of, follow, land_day
 from streaming import (
     BoundedOutOfOrderness,
     Files,
@@ -43,12 +41,9 @@ from streaming import (
     agg,
     drain,
 )
-from streaming.base import utc_now
-from streaming.changes import publish
 from streaming.log import read_log, valid
 from streaming.operators import runtime_of
 
-_FIRST = datetime(2026, 1, 5, tzinfo=UTC)
 _COLUMNS = ("id", "version", "at", "segment", "city", "balance")
 
 
@@ -77,52 +72,26 @@ def _compared(folder: Path, kind: int, arguments: argparse.Namespace) -> Demand:
     by_day = Windowed("by_day", customers, Tumbling("1 day"), {"customers": agg.count()})
     lake, log = Lake(str(folder / "lake")), Pipeline(customers, (by_day,))
     drawn, target = Random(kind), str(folder / "merged")
-    drained: list[tuple[float, float]] = []
-    ours: list[tuple[float, float]] = []
-    theirs: list[tuple[float, float]] = []
+    runtime = runtime_of(history, lake)
+    drained, ours, theirs = list[Cost](), list[Cost](), list[Cost]()
     for number in range(arguments.times + 2):
         keys = range(arguments.keys) if number == 0 else drawn.sample(range(arguments.keys), arguments.changes)
-        _land(folder / "landing", number, keys, drawn)
-        drained.append(_cost(folder / "lake/customers", partial(drain, session(), lake, log)))
-        ours.append(_cost(folder / "lake/customers", partial(_follow, lake, history)))
-        theirs.append(_cost(folder / "merged", partial(_merge, lake, customers, number, kind, target)))
+        land_day(folder / "landing", number, _changes(number, keys, drawn), drawn)
+        drained.append(cost_of(partial(drain, session(), lake, log), folder / "lake/customers"))
+        ours.append(cost_of(partial(follow, lake, runtime), folder / "lake/customers"))
+        theirs.append(cost_of(partial(_merge, lake, customers, number, kind, target), folder / "merged"))
     # The first batch has every key, and the second warms up what the others do.
     for what, of in (("ingest and changes of the stream", drained), ("history", ours), ("MERGE", theirs)):
         seconds, written = (statistics.mean(values) for values in zip(*of[2:], strict=True))
         console.print(f"kind {kind}, {what}: {seconds:.2f} s of CPU and {written / 1e6:.1f} MB a step")
     name = f"CPU of a history of kind {kind} vs MERGE, {arguments.keys:,} keys, {arguments.changes:,} changes a step"
-    return at_most(name, Ratio(*([sum(cpu for cpu, _ in of[2:])] for of in (ours, theirs))), 0.5)
+    return at_most(name, Ratio(*([sum(each.cpu for each in of[2:])] for of in (ours, theirs))), 0.5)
 
 
-def _land(landing: Path, number: int, keys: Iterable[int], drawn: Random) -> None:
-    """A file of a change of each key, all in one day."""
-    landing.mkdir(parents=True, exist_ok=True)
-    begins = _FIRST + timedelta(days=number)
-    with (landing / f"{number:05}.json").open("w") as file:
-        for key in keys:
-            at = (begins + timedelta(seconds=drawn.randrange(86_400))).isoformat()
-            row = {"id": key, "version": number, "at": at, "segment": f"s{drawn.randrange(9)}"}
-            file.write(
-                json.dumps({**row, "city": f"c{drawn.randrange(900)}", "balance": drawn.randrange(10**6)}) + "\n"
-            )
-
-
-def _cost(folder: Path, work: Callable[[], object]) -> tuple[float, float]:
-    """The CPU seconds of the work, and the bytes of the data files that are there after it and were not before."""
-    before, began = _files(folder), cpu_seconds()
-    work()
-    cpu = cpu_seconds() - began
-    return cpu, sum(size for path, size in _files(folder).items() if path not in before)
-
-
-def _files(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
-
-
-def _follow(lake: Lake, history: History) -> None:
-    for step in runtime_of(history, lake).steps(session(), utc_now):
-        step.run()
-    publish(session(), lake, history)
+def _changes(number: int, keys: Iterable[int], drawn: Random) -> Iterator[dict[str, object]]:
+    for key in keys:
+        row = {"id": key, "version": number, "segment": f"s{drawn.randrange(9)}"}
+        yield {**row, "city": f"c{drawn.randrange(900)}", "balance": drawn.randrange(10**6)}
 
 
 def _merge(lake: Lake, customers: Stream, number: int, kind: int, target: str) -> None:

@@ -1,101 +1,224 @@
-"""The cost of keeping an SQL view right beside computing it anew: `python -m benchmarks.sql_views`.
+"""The cost of keeping SQL views right beside computing them anew: `python -m benchmarks.sql_views`.
 
-One warm process follows batches of rows of random customers. Each batch is in the log before; then the CPU of the
-view's step, with what is published of it, is set against that of Spark's own answer to the same query over that log,
-written as a Delta table. The CPU is that of the process and all that it has started.
+One warm process follows batches of rows. Each batch is in the log before; then the CPU of the view's step, with what is
+published of it, is set against that of Spark's own answer to the same query over what stands, written as a Delta
+table, in turn. The CPU is that of the process and all that it has started.
+
+`groups` has one row a customer, of whom few change; `many` lets more and more of them change, and computes only these
+and then all; `joined` joins sales with their products and customers, and changes a product; `live` is the wait, in
+seconds, from the commit of a row to a row of the view that can be read, at 2,000 rows a second.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from benchmarks.compare.arena import Ratio
 from benchmarks.compare.bars import at_most
 from benchmarks.compare.contenders import session
+from benchmarks.compare.live_operators import views
 from benchmarks.demands import Demand, begin, conclude, console
-from benchmarks.processes import cpu_seconds
+from benchmarks.warm_steps import cost_of, follow, land_day
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, View, Windowed, agg, drain
-from streaming.base import utc_now
-from streaming.changes import publish
 from streaming.log import read_log, valid
-from streaming.operators import runtime_of
+from streaming.operators import OperatorRuntime, runtime_of
+from streaming.revisions import standing_rows
+from streaming.sqlviews import steps
+from streaming.tables import delta
 
-_FIRST = datetime(2026, 1, 5, tzinfo=UTC)
-_QUERY = """
-select customer, count(*) as orders, sum(amount) as amount, max(amount) as largest, max(at) as newest
-from {of} group by customer
-"""
+_Row = dict[str, Any]
+_LANDED = 500_000
+"""Facts that come as JSON; the others are these again, as rows of other keys."""
+_PRODUCTS, _SEGMENTS = 100, 20
+_WARM = 2
+"""Steps that do not count: the first has all facts, and each begins cold."""
+_SHARES = (0.02, 0.05, 0.1, 0.25, 0.5)
 
 
 def main() -> None:
     """Measure; exit 1 where a step costs more than its share of computing everything."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--facts", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=("groups", "many", "joined", "live"))
     arguments, folder = begin(parser, "bench")
-    conclude(folder / "sql-views.md", [_compared(folder, arguments)])
+    measures = {"groups": _groups, "many": _many, "joined": _joined, "live": _live}
+    demands = [demand for name in arguments.only or measures for demand in measures[name](folder / name, arguments)]
+    conclude(folder / "sql-views.md", demands)
 
 
-def _compared(folder: Path, arguments: argparse.Namespace) -> Demand:
-    orders = Stream(
-        name="orders",
-        source=Files(str(folder / "landing")),
-        format=Json("customer bigint, at timestamp, amount decimal(12, 2)"),
+@dataclass(frozen=True)
+class _Sides:
+    """A view in a lake below `folder`, and beside it a table of what Spark computes of the same query."""
+
+    folder: Path
+    view: View
+    drawn: Random = field(default_factory=partial(Random, 7))
+
+    @cached_property
+    def lake(self) -> Lake:
+        return Lake(str(self.folder / "lake"))
+
+    @cached_property
+    def runtime(self) -> OperatorRuntime:
+        return runtime_of(self.view, self.lake)
+
+    def begin(self, facts: Stream, number: int, column: str, values: int, row: Callable[[int], _Row]) -> None:
+        """Let the log have a `number` of facts, whose `column` is one of so many `values`; `row` makes one of each."""
+        landed = min(number, _LANDED)
+        self.land(facts, (row(self.drawn.randrange(values)) for _ in range(landed)))
+        self.ingest()
+        if number > landed:
+            rows = delta.read(session(), self.lake.log(facts)).crossJoin(session().range(1, number // landed))
+            other = (F.col(column) * (2 * F.col("id") + 1) + 977 * F.col("id")) % values
+            delta.append(rows.withColumn(column, other).drop("id"), self.lake.log(facts), statistics=("at", "_batch"))
+        for _ in range(_WARM - 1):
+            console.print(f"all facts: {self.step():.1f} s of CPU, and {self.anew():.1f} s for all anew")
+
+    def land(self, stream: Stream, rows: Iterable[_Row]) -> None:
+        """Land a file of rows, of a day of their own."""
+        landing = Path(stream.source.location(self.lake))
+        landing.mkdir(parents=True, exist_ok=True)
+        land_day(landing, len([*landing.iterdir()]), rows, self.drawn)
+
+    def ingest(self) -> None:
+        first = self.view.follows[0]
+        counts = Windowed("by_day", first, Tumbling("1 day"), {"rows": agg.count()})
+        drain(session(), self.lake, Pipeline(name="logs", streams=self.view.follows, operators=(counts,)))
+
+    def step(self) -> float:
+        """CPU seconds of a step, with what is published of it."""
+        return cost_of(partial(follow, self.lake, self.runtime), self.folder / "lake").cpu
+
+    def anew(self) -> float:
+        """CPU seconds of Spark's own answer."""
+        return cost_of(self._compute, self.folder / "computed").cpu
+
+    def _compute(self) -> None:
+        for stream in self.view.follows:
+            self._rows(stream).createOrReplaceTempView(f"computed_{stream.name}")
+        text = self.view.query.text(lambda name: f"computed_{name}")
+        session().sql(text).write.format("delta").mode("overwrite").save(str(self.folder / "computed"))
+
+    def _rows(self, stream: Stream) -> DataFrame:
+        if stream.revised:
+            return standing_rows(session(), self.lake, stream)
+        return valid(read_log(session(), self.lake, stream))
+
+    def ratio(self, what: str, times: int, stream: Stream, rows: Callable[[], Iterable[_Row]]) -> Ratio:
+        """Ours over Spark's, of so many steps, each of a batch of `rows`."""
+        ours, theirs = list[float](), list[float]()
+        for _ in range(times + _WARM - 1):
+            self.land(stream, rows())
+            self.ingest()
+            ours.append(self.step())
+            theirs.append(self.anew())
+        ours, theirs = ours[_WARM - 1 :], theirs[_WARM - 1 :]
+        console.print(f"{what}: {statistics.median(ours):.2f} s of CPU, {statistics.median(theirs):.2f} s for all anew")
+        return Ratio(ours, theirs)
+
+
+def _groups(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
+    """One row a customer; random customers change."""
+    sides, orders = _by_customer(folder, arguments)
+    ratio = sides.ratio("groups", arguments.times, orders, partial(_orders_of, sides.drawn, arguments))
+    bar = 0.15 if arguments.facts >= 20_000_000 else 0.45
+    return [at_most(f"{arguments.changes:,} rows of {arguments.keys:,} keys, {arguments.facts:,} facts", ratio, bar)]
+
+
+def _many(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
+    """One row a customer; more and more customers change, and either these are computed or all of them."""
+    sides, orders = _by_customer(folder, arguments)
+    demands = list[Demand]()
+    for share in _SHARES:
+        several = argparse.Namespace(**{**vars(arguments), "changes": int(share * arguments.keys)})
+        ratios = dict[str, Ratio]()
+        for way, most in (("only these", 1.0), ("all", 0.0)):
+            with patch.multiple(steps, MOST_TOUCHED=most, FEW=0):
+                rows = partial(_orders_of, sides.drawn, several)
+                ratios[way] = sides.ratio(f"{share:.0%}, {way} computed", arguments.times, orders, rows)
+        chosen = ratios["only these" if share <= steps.MOST_TOUCHED else "all"]
+        what = f"{share:.0%} of {arguments.keys:,} keys touched, {arguments.facts:,} facts"
+        demands.append(at_most(f"{what} ({', '.join(f'{way} {each}' for way, each in ratios.items())})", chosen, 1.15))
+    return demands
+
+
+def _by_customer(folder: Path, arguments: argparse.Namespace) -> tuple[_Sides, Stream]:
+    orders = _stream(folder, "orders", "customer bigint, at timestamp, amount decimal(12, 2)")
+    text = """
+    select customer, count(*) as orders, sum(amount) as amount, max(amount) as largest, max(at) as newest
+    from orders group by customer
+    """
+    sides = _Sides(folder, View("by_customer", text, of=(orders,), key=("customer",)))
+    sides.begin(orders, arguments.facts, "customer", arguments.keys, partial(_order, sides.drawn))
+    return sides, orders
+
+
+def _order(drawn: Random, customer: int) -> _Row:
+    return {"customer": customer, "amount": drawn.randrange(10**6) / 100}
+
+
+def _orders_of(drawn: Random, arguments: argparse.Namespace) -> Iterable[_Row]:
+    """An order each of random customers."""
+    return [_order(drawn, customer) for customer in drawn.sample(range(arguments.keys), arguments.changes)]
+
+
+def _joined(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
+    """Sales by product and segment of the customer; a product changes, of which a hundredth of the sales are."""
+    sales = _stream(folder, "sales", "product bigint, customer bigint, at timestamp, amount decimal(12, 2)")
+    products = _stream(folder, "products", "id bigint, version bigint, at timestamp, weight decimal(6, 2)", keyed=True)
+    customers = _stream(folder, "customers", "id bigint, version bigint, at timestamp, segment string", keyed=True)
+    text = """
+    select p.id as product, c.segment, count(*) as sales, sum(s.amount) as amount, sum(s.amount * p.weight) as weighed
+    from sales s join products p on s.product = p.id join customers c on s.customer = c.id
+    group by p.id, c.segment
+    """
+    sides = _Sides(folder, View("by_segment", text, of=(sales, products, customers), key=("product", "segment")))
+    drawn = sides.drawn
+    every = range(arguments.keys)
+    sides.land(customers, ({"id": id_, "version": 1, "segment": f"s{id_ % _SEGMENTS}"} for id_ in every))
+    sides.land(products, ({"id": id_, "version": 1, "weight": 1} for id_ in range(_PRODUCTS)))
+    versions = count(2)
+
+    def sale(customer: int) -> _Row:
+        return {"product": drawn.randrange(_PRODUCTS), **_order(drawn, customer)}
+
+    def change() -> Iterable[_Row]:
+        return [{"id": drawn.randrange(_PRODUCTS), "version": next(versions), "weight": drawn.randrange(1, 99)}]
+
+    sides.begin(sales, arguments.facts, "customer", arguments.keys, sale)
+    ratio = sides.ratio("joined", arguments.times, products, change)
+    return [at_most(f"a product with a hundredth of the sales, {arguments.facts:,} facts", ratio, 0.3)]
+
+
+def _live(folder: Path, _: argparse.Namespace) -> list[Demand]:
+    """The wait from the commit of a row to the row of the view."""
+    return views(folder)
+
+
+def _stream(folder: Path, name: str, columns: str, *, keyed: bool = False) -> Stream:
+    return Stream(
+        name=name,
+        source=Files(str(folder / name)),
+        format=Json(columns),
         event_time="at",
         clock=BoundedOutOfOrderness("1 hour", max_ahead="400 days"),
+        **({"key": ("id",), "sequence": "version"} if keyed else {}),
     )
-    view = View("by_customer", _QUERY.format(of="orders"), of=(orders,), key=("customer",))
-    by_day = Windowed("by_day", orders, Tumbling("1 day"), {"orders": agg.count()})
-    lake, log = Lake(str(folder / "lake")), Pipeline(orders, (by_day,))
-    drawn = Random(7)
-    ours, theirs = list[float](), list[float]()
-    for number in range(arguments.times + 2):
-        rows = arguments.facts if number == 0 else arguments.changes
-        _land(folder / "landing", number, (drawn.randrange(arguments.keys) for _ in range(rows)), drawn)
-        drain(session(), lake, log)
-        ours.append(_cpu(partial(_follow, lake, view)))
-        theirs.append(_cpu(partial(_compute, lake, orders, str(folder / "computed"))))
-    # The first batch has all facts, and the second warms up what the others do.
-    for what, seconds in (("step", ours[2:]), ("all", theirs[2:])):
-        console.print(f"{what}: {statistics.median(seconds):.2f} s of CPU")
-    name = f"CPU of a step vs the whole query, {arguments.facts:,} facts, {arguments.keys:,} keys"
-    return at_most(name, Ratio(ours[2:], theirs[2:]), 0.45 if arguments.facts < 20_000_000 else 0.15)
-
-
-def _land(landing: Path, number: int, customers: Iterable[int], drawn: Random) -> None:
-    landing.mkdir(parents=True, exist_ok=True)
-    begins = _FIRST + timedelta(days=number)
-    with (landing / f"{number:05}.json").open("w") as file:
-        for customer in customers:
-            at = (begins + timedelta(seconds=drawn.randrange(86_400))).isoformat()
-            file.write(json.dumps({"customer": customer, "at": at, "amount": drawn.randrange(10**6) / 100}) + "\n")
-
-
-def _cpu(work: Callable[[], None]) -> float:
-    began = cpu_seconds()
-    work()
-    return cpu_seconds() - began
-
-
-def _follow(lake: Lake, view: View) -> None:
-    for step in runtime_of(view, lake).steps(session(), utc_now):
-        step.run()
-    publish(session(), lake, view)
-
-
-def _compute(lake: Lake, orders: Stream, target: str) -> None:
-    valid(read_log(session(), lake, orders)).createOrReplaceTempView("computed_orders")
-    rows = session().sql(_QUERY.format(of="computed_orders"))
-    rows.write.format("delta").mode("overwrite").save(target)
 
 
 if __name__ == "__main__":

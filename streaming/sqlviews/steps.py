@@ -40,7 +40,7 @@ from streaming.tables import delta
 
 MOST_TOUCHED = 0.25
 """The share of a view's rows that the touched keys may be in number; where they are more, everything is computed."""
-_FEW = 1_000
+FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
 
 
@@ -203,7 +203,7 @@ class SqlViewSteps:
             frames.add(rows.drop(SIGN), texts.changes(name))
             if name in ever:
                 frames.add(now[name].unionByName(rows.where(F.col(SIGN) < 0).drop(SIGN)), texts.ever(name))
-        most = max(_FEW, int(MOST_TOUCHED * delta.row_count(current)))
+        most = max(FEW, int(MOST_TOUCHED * delta.row_count(current)))
         try:
             found = frames.query(text).limit(most + 1).toArrow()
         except PySparkException:

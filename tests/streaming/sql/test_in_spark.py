@@ -114,6 +114,19 @@ def test_keys_are_chosen_below_aggregates_and_windows(views: SparkSession, name:
     assert above, "\n".join(lines)
 
 
+def test_keys_without_nulls_are_joined_by_their_values_alone(views: SparkSession) -> None:
+    """Spark hashes a number by itself only where no null is equal to another."""
+    query = query_of("group by")
+    keys = views.sql(query.affected(query.relations, changes, ever))
+    some = keys.where(" and ".join(f"`{name}` is not null" for name in query.key)).localCheckpoint()
+    some.createOrReplaceTempView(f"{PREFIX}keys")
+    with_nulls, without = (
+        views.sql(query.restricted(now, f"{PREFIX}keys", have_nulls=have_nulls)) for have_nulls in (True, False)
+    )
+    assert "<=>" in plan_of(with_nulls) and "<=>" not in plan_of(without)
+    assert rows_of(without) == rows_of(with_nulls) and without.count()
+
+
 def test_every_listed_function_is_one_of_spark(spark: SparkSession) -> None:
     listed = functions.OF_ROWS | functions.OF_GROUPS | functions.OF_WINDOWS | functions.SORTED_ONLY
     there = {row.function for row in spark.sql("show functions").collect()}

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream, Tumbling, View, Windowed, agg
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
+from streaming.changes import publish
 from streaming.declare import CHANGES, CURRENT
 from streaming.operations.retract import RowChoice, retract
 from streaming.operators.runtime import frame, runtime_of
@@ -134,6 +135,20 @@ def test_a_row_follows_changed_rows_of_either_side_of_a_join(spark: SparkSession
     assert broken(spark, lake) == []
 
 
+def test_few_changes_are_published_without_a_job_of_spark(spark: SparkSession, lake: Lake) -> None:
+    drain(spark, lake, orders=[order("o1", 1, "ann", 10)], customers=[customer("ann", 1, "DE")])
+    by_hour = Windowed("by_hour", ORDERS, Tumbling("1 hour"), {"orders": agg.count()})
+    changed = [order("o1", 2, "ann", 12), order("o2", 1, "bob", 5)]
+    drain(spark, lake, Pipeline(name="shop", streams=(ORDERS, CUSTOMERS), operators=(by_hour,)), orders=changed)
+    for step in runtime_of(REVENUE, lake).steps(spark, lambda: NOW):
+        step.run()
+    spark.sparkContext.setJobGroup("published", "what is current of the view")
+    assert publish(spark, lake, REVENUE)
+    assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("published")) == []
+    assert current(spark, lake) == [("DE", 1, 12), (None, 1, 5)]
+    assert broken(spark, lake) == []
+
+
 @pytest.mark.long
 def test_keys_that_no_changed_row_touches_are_not_computed_again(spark: SparkSession, lake: Lake) -> None:
     drain(
@@ -177,6 +192,25 @@ def test_rows_that_are_equal_are_counted(spark: SparkSession, lake: Lake) -> Non
     drain(spark, lake, pipeline, clicks=[{**click, "at": at(1).isoformat()}, {**click, "at": at(2).isoformat()}])
     drain(spark, lake, pipeline, clicks=[{**click, "at": at(3).isoformat()}])
     assert current(spark, lake, visits) == [("a", "ann")] * 3
+    assert broken(spark, lake, pipeline) == []
+
+
+def test_a_row_is_taken_back_by_its_value_where_zeros_differ_in_sign(spark: SparkSession, lake: Lake) -> None:
+    """
+    step 0   o1 and o2: 0.0 twice, and o3 once
+    step 1   o1 is -0.0, o2 is cancelled: one of the two is taken back, whichever zero it is told with
+    """
+    amounts = View(
+        "amounts",
+        "select substr(id, 1, 1) as kind, cast(amount as double) * if(customer = 'bob', -1, 1) as amount from orders",
+        of=(ORDERS,),
+        key=("kind",),
+    )
+    pipeline = Pipeline(ORDERS, (amounts,))
+    drain(spark, lake, pipeline, orders=[order("o1", 1, "ann", 0), order("o2", 1, "ann", 0), order("p3", 1, "ann", 0)])
+    drain(spark, lake, pipeline, orders=[order("o1", 2, "bob", 0), order("o2", 2, "ann", 0, op="d")])
+    published = delta.read(spark, lake.table(amounts, CURRENT)).select("kind", "amount").collect()
+    assert sorted(map(tuple, published)) == [("o", 0.0), ("p", 0.0)]
     assert broken(spark, lake, pipeline) == []
 
 

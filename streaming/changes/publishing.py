@@ -449,18 +449,27 @@ def first_revision(changes: DeltaTable) -> int:
     return max(0, _number(changes, _BEGINS))
 
 
-def differences(current: DataFrame, held: DataFrame | None, columns: Sequence[str]) -> DataFrame:
-    """The changes that take `held` results to those that are `current`: `columns`, `_copy`, `_change`, `_reason`."""
-    parts = [current.select(*columns, REASON, F.lit(1).alias(SIGN))]
+def differences(
+    current: DataFrame, held: DataFrame | None, columns: Sequence[str], reason: str | None = None
+) -> DataFrame:
+    """The changes that take `held` results to those that are `current`: `columns`, `_copy`, `_change`, `_reason`.
+
+    The `reason` is that of all that is added; without it `current` has one in each row.
+    """
+    told = [REASON] if reason is None else []
+    quoted = [f"`{name}`" for name in columns]
+    parts = [current.select(*quoted, *told, F.lit(1).alias(SIGN))]
     if held is not None:
-        parts.append(held.select(*columns, F.lit("correction").alias(REASON), F.lit(-1).alias(SIGN)))
+        why = [F.lit("correction").alias(name) for name in told]
+        parts.append(held.select(*quoted, *why, F.lit(-1).alias(SIGN)))
     sign, was, now = F.col(SIGN), F.col(_WAS), F.col(_IS)
     counts = {
         _WAS: F.count(F.when(sign < 0, True)).cast("int"),
         _IS: F.count(F.when(sign > 0, True)).cast("int"),
-        REASON: F.max(F.when(sign > 0, F.col(REASON))),
+        **{name: F.max(F.when(sign > 0, F.col(name))) for name in told},
     }
     copies = F.when(now > was, F.sequence(was + 1, now)).otherwise(F.sequence(now + 1, was))
+    added = F.col(REASON) if reason is None else F.lit(reason)
     return (
         _by_values(parts, columns, counts)
         .where(was != now)
@@ -468,7 +477,7 @@ def differences(current: DataFrame, held: DataFrame | None, columns: Sequence[st
             f"{_ROW}.*",
             F.explode(copies).alias(COPY),
             F.when(now > was, 1).otherwise(-1).alias(SIGN),
-            F.when(now > was, F.col(REASON)).otherwise("correction").alias(REASON),
+            F.when(now > was, added).otherwise("correction").alias(REASON),
         )
     )
 
@@ -484,9 +493,20 @@ def _standing(parts: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
 def _by_values(parts: Sequence[DataFrame], columns: Sequence[str], of_each: Mapping[str, Column]) -> DataFrame:
     """One row for all that have the same values in `columns`: `_row`, which has these, and what is asked `of_each`."""
     rows = reduce(DataFrame.unionByName, parts)
-    keys = [comparable(rows, name).alias(f"_key{place}") for place, name in enumerate(columns)]
-    row = F.first(F.struct(*(F.col(f"`{name}`") for name in columns))).alias(_ROW)
-    return rows.groupBy(*keys).agg(row, *(column.alias(name) for name, column in of_each.items()))
+    names = [f"_key{place}" for place, _ in enumerate(columns)]
+    keys = [comparable(rows, name).alias(key) for name, key in zip(columns, names, strict=True)]
+    aggregates = [column.alias(name) for name, column in of_each.items()]
+    if any(_has_other_form(rows.schema[name].dataType) for name in columns):
+        row = F.first(F.struct(*(F.col(f"`{name}`") for name in columns))).alias(_ROW)
+        return rows.groupBy(*keys).agg(row, *aggregates)
+    # Spark sorts rows to aggregate structs.
+    row = F.struct(*(F.col(key).alias(name) for name, key in zip(columns, names, strict=True))).alias(_ROW)
+    return rows.groupBy(*keys).agg(*aggregates).select(row, *of_each)
+
+
+def _has_other_form(type_: DataType) -> bool:
+    """True where values that differ, such as two zeros, may be equal, or have a form of their own to be compared in."""
+    return any(each in type_.simpleString() for each in ("map<", "float", "double"))
 
 
 def _on(rows: DataFrame, days: Iterable[date] | None) -> DataFrame:

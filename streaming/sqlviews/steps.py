@@ -176,8 +176,7 @@ class SqlViewSteps:
             frames.add(few, self._texts.keys)
             rows = frames.query(self._texts.restricted(have_nulls))
             was = None if was is None else _of_keys(was, few, self._view.query.key, have_nulls)
-        reason = F.lit("first" if begins else "update").alias(REASON)
-        return differences(rows.select(*(f"`{name}`" for name in names), reason), was, names)
+        return differences(rows, was, names, "first" if begins else "update")
 
     def _touched(
         self,

@@ -15,7 +15,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -42,9 +42,8 @@ _Row = dict[str, Any]
 _LANDED = 500_000
 """Facts that come as JSON; the others are these again, as rows of other keys."""
 _PRODUCTS, _SEGMENTS = 100, 20
-_WARM = 2
-"""Steps that do not count: the first has all facts, and each begins cold."""
-_SHARES = (0.02, 0.05, 0.1, 0.25, 0.5)
+_WARM = 3
+"""Steps that do not count, as each takes less than the one before until Java has compiled what they run."""
 
 
 def main() -> None:
@@ -54,10 +53,11 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--shares", type=float, nargs="+", default=(0.02, 0.05, 0.1, 0.25, 0.5), help="of keys")
     parser.add_argument("--only", nargs="+", choices=("groups", "many", "joined", "live"))
     arguments, folder = begin(parser, "bench")
     measures = {"groups": _groups, "many": _many, "joined": _joined, "live": _live}
-    demands = [demand for name in arguments.only or measures for demand in measures[name](folder / name, arguments)]
+    demands = [demand for name in arguments.only or measures for demand in measures[name](folder, arguments)]
     conclude(folder / "sql-views.md", demands)
 
 
@@ -86,8 +86,7 @@ class _Sides:
             rows = delta.read(session(), self.lake.log(facts)).crossJoin(session().range(1, number // landed))
             other = (F.col(column) * (2 * F.col("id") + 1) + 977 * F.col("id")) % values
             delta.append(rows.withColumn(column, other).drop("id"), self.lake.log(facts), statistics=("at", "_batch"))
-        for _ in range(_WARM - 1):
-            console.print(f"all facts: {self.step():.1f} s of CPU, and {self.anew():.1f} s for all anew")
+        console.print(f"all facts: {self.step():.1f} s of CPU, and {self.anew():.1f} s for all anew")
 
     def land(self, stream: Stream, rows: Iterable[_Row]) -> None:
         """Land a file of rows, of a day of their own."""
@@ -122,49 +121,57 @@ class _Sides:
     def ratio(self, what: str, times: int, stream: Stream, rows: Callable[[], Iterable[_Row]]) -> Ratio:
         """Ours over Spark's, of so many steps, each of a batch of `rows`."""
         ours, theirs = list[float](), list[float]()
-        for _ in range(times + _WARM - 1):
+        for _ in range(_WARM + times):
             self.land(stream, rows())
             self.ingest()
             ours.append(self.step())
             theirs.append(self.anew())
-        ours, theirs = ours[_WARM - 1 :], theirs[_WARM - 1 :]
+            console.print(f"  {what}: {ours[-1]:.2f} s of CPU, {theirs[-1]:.2f} s for all anew", highlight=False)
+        ours, theirs = ours[_WARM:], theirs[_WARM:]
         console.print(f"{what}: {statistics.median(ours):.2f} s of CPU, {statistics.median(theirs):.2f} s for all anew")
         return Ratio(ours, theirs)
 
 
 def _groups(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
     """One row a customer; random customers change."""
-    sides, orders = _by_customer(folder, arguments)
-    ratio = sides.ratio("groups", arguments.times, orders, partial(_orders_of, sides.drawn, arguments))
+    sides, orders = _by_customer(folder / "by_customer", arguments.facts, arguments.keys)
+    rows = partial(_orders, sides.drawn, arguments.keys, arguments.changes)
+    ratio = sides.ratio("groups", arguments.times, orders, rows)
     bar = 0.15 if arguments.facts >= 20_000_000 else 0.45
     return [at_most(f"{arguments.changes:,} rows of {arguments.keys:,} keys, {arguments.facts:,} facts", ratio, bar)]
 
 
 def _many(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
     """One row a customer; more and more customers change, and either these are computed or all of them."""
-    sides, orders = _by_customer(folder, arguments)
+    sides, orders = _by_customer(folder / "by_customer", arguments.facts, arguments.keys)
     demands = list[Demand]()
-    for share in _SHARES:
-        several = argparse.Namespace(**{**vars(arguments), "changes": int(share * arguments.keys)})
-        ratios = dict[str, Ratio]()
-        for way, most in (("only these", 1.0), ("all", 0.0)):
-            with patch.multiple(steps, MOST_TOUCHED=most, FEW=0):
-                rows = partial(_orders_of, sides.drawn, several)
-                ratios[way] = sides.ratio(f"{share:.0%}, {way} computed", arguments.times, orders, rows)
-        chosen = ratios["only these" if share <= steps.MOST_TOUCHED else "all"]
+    for share in arguments.shares:
+        changes, ways, theirs = int(share * arguments.keys), dict[str, list[float]](), list[float]()
+        for _ in range(arguments.times):
+            for way, most in (("these alone", 1.0), ("all", 0.0)):
+                sides.land(orders, _orders(sides.drawn, arguments.keys, changes))
+                sides.ingest()
+                with patch.multiple(steps, MOST_TOUCHED=most, FEW=0):
+                    ways.setdefault(way, []).append(sides.step())
+            theirs.append(sides.anew())
+        ratios = {way: Ratio(ours, theirs) for way, ours in ways.items()}
+        chosen = ratios["these alone" if share <= steps.MOST_TOUCHED else "all"]
+        told = ", ".join(f"{way} computed {ratio}" for way, ratio in ratios.items())
         what = f"{share:.0%} of {arguments.keys:,} keys touched, {arguments.facts:,} facts"
-        demands.append(at_most(f"{what} ({', '.join(f'{way} {each}' for way, each in ratios.items())})", chosen, 1.15))
+        console.print(f"{what}: {told}", highlight=False)
+        demands.append(at_most(f"{what} ({told})", chosen, 1.15))
     return demands
 
 
-def _by_customer(folder: Path, arguments: argparse.Namespace) -> tuple[_Sides, Stream]:
+@cache
+def _by_customer(folder: Path, facts: int, keys: int) -> tuple[_Sides, Stream]:
     orders = _stream(folder, "orders", "customer bigint, at timestamp, amount decimal(12, 2)")
     text = """
     select customer, count(*) as orders, sum(amount) as amount, max(amount) as largest, max(at) as newest
     from orders group by customer
     """
     sides = _Sides(folder, View("by_customer", text, of=(orders,), key=("customer",)))
-    sides.begin(orders, arguments.facts, "customer", arguments.keys, partial(_order, sides.drawn))
+    sides.begin(orders, facts, "customer", keys, partial(_order, sides.drawn))
     return sides, orders
 
 
@@ -172,13 +179,14 @@ def _order(drawn: Random, customer: int) -> _Row:
     return {"customer": customer, "amount": drawn.randrange(10**6) / 100}
 
 
-def _orders_of(drawn: Random, arguments: argparse.Namespace) -> Iterable[_Row]:
-    """An order each of random customers."""
-    return [_order(drawn, customer) for customer in drawn.sample(range(arguments.keys), arguments.changes)]
+def _orders(drawn: Random, keys: int, number: int) -> Iterable[_Row]:
+    """A number of orders, each of another customer."""
+    return [_order(drawn, customer) for customer in drawn.sample(range(keys), number)]
 
 
 def _joined(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
     """Sales by product and segment of the customer; a product changes, of which a hundredth of the sales are."""
+    folder = folder / "joined"
     sales = _stream(folder, "sales", "product bigint, customer bigint, at timestamp, amount decimal(12, 2)")
     products = _stream(folder, "products", "id bigint, version bigint, at timestamp, weight decimal(6, 2)", keyed=True)
     customers = _stream(folder, "customers", "id bigint, version bigint, at timestamp, segment string", keyed=True)
@@ -207,7 +215,7 @@ def _joined(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
 
 def _live(folder: Path, _: argparse.Namespace) -> list[Demand]:
     """The wait from the commit of a row to the row of the view."""
-    return views(folder)
+    return views(folder / "live")
 
 
 def _stream(folder: Path, name: str, columns: str, *, keyed: bool = False) -> Stream:

@@ -226,7 +226,10 @@ class SqlViewSteps:
         return rows_standing(delta.read(self._spark, self._lake.table(self._view), table.version()), self._view)
 
     def _told(self, differing: DataFrame, after: Position) -> DataFrame:
-        batch = constant(after.progress.batch, REASON)
+        # Only a column that may be null keeps the number out of the code that Spark generates.
+        nullable = next((f"`{field.name}`" for field in self._result if field.nullable), None)
+        number = after.progress.batch
+        batch = F.lit(number).cast("bigint") if nullable is None else constant(number, nullable)
         told = differing.withColumns({BATCH: batch, DAY: day_of(self._view, self._result)})
         return told.select(*(f"`{name}`" for name in self._schema.names))
 

@@ -372,17 +372,19 @@ class LookAtSigned(Look, Generic[Corrects]):
         standing = self._standing(rows if at is None else rows.where(F.col(BATCH) <= at.step), self._operator)
         return standing if REASON in standing.columns else standing.withColumn(REASON, F.lit("first"))
 
-    def _signed_since(self, before: ChangePosition, most: int, identity: str, *more: str) -> pa.Table | None:
+    def _signed_since(
+        self, before: ChangePosition, most: int, identity: str, *more: str, are_net: bool = False
+    ) -> pa.Table | None:
         """The rows since, as `signed` gives them, with a column that tells apart those with the same values in `more`.
 
-        What was added and taken back again since is not among them.
+        What was added and taken back again since is not among them; it is not looked for where they `are_net`.
         """
         if before.revision < 0 or before.of_generation != generation_of(self._own):
             return None
         names = [*self.columns.names, identity, SIGN, REASON]
         rows = delta.appended_rows(self._own, before.first, names, most)
-        if rows is None:
-            return None
+        if rows is None or are_net:
+            return rows
         net, newest = Counter[str](), dict[tuple[str, int], int]()
         same = rows_as_texts(rows, [*more, identity])
         for place, (row, sign) in enumerate(zip(same, rows[SIGN].to_pylist(), strict=True)):

@@ -384,23 +384,23 @@ class Publishing:
         """
         others = (REASON, REVISION, DAY)
         key = [*self.operator.result_key] or [name for name in wanted.names if name not in others]
-        told = told.sort_by([(REVISION, "ascending"), (SIGN, "ascending")])
-        identities, signs = rows_as_texts(told, key), told[SIGN].to_pylist()
-        newest = {identity: place for place, identity in enumerate(identities)}
-        oldest = dict(zip(reversed(identities), reversed(signs), strict=True))
-        stands = pa.array([place for place in newest.values() if signs[place] > 0], pa.int64())
-        stored = pa.schema([field for field in arrow_schema_of(current) if field.name != DAY])
         taken_back = told.filter(pc.less(told[SIGN], 0))
+        if self._numbered and pc.count_distinct(told[REVISION]).as_py() == 1:
+            # A revision has an identity of all values once.
+            standing, gone = told.filter(pc.greater(told[SIGN], 0)), taken_back.num_rows
+        else:
+            standing, gone = _outcome(told, key)
+        stored = pa.schema([field for field in arrow_schema_of(current) if field.name != DAY])
         outdated = taken_back.select(key).cast(pa.schema([stored.field(name) for name in key]))
         groups = groups_on(current, {*taken_back[DAY].to_pylist()})
         task = WriteOthers(self._current, stored, (REVISION,), outdated, groups)
         # A job of Spark costs more than to read few rows.
         replaced = task.run() if sum(group.rows for group in groups) <= _IN_MEMORY else task.run_by(spark)
-        if replaced.rows != sum(sign < 0 for sign in oldest.values()):
+        if replaced.rows != gone:
             return None
         added = delta.stage_rows(
             self._current,
-            told.select(wanted.names).take(stands),
+            standing.select(wanted.names),
             wanted,
             table=current,
             statistics=(REVISION,),
@@ -535,6 +535,16 @@ def _with_values(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
     return rows
+
+
+def _outcome(told: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
+    """The rows of several revisions that stand after them, and the number of those before that are taken back."""
+    told = told.sort_by([(REVISION, "ascending"), (SIGN, "ascending")])
+    identities, signs = rows_as_texts(told, key), told[SIGN].to_pylist()
+    newest = {identity: place for place, identity in enumerate(identities)}
+    oldest = dict(zip(reversed(identities), reversed(signs), strict=True))
+    stands = pa.array([place for place in newest.values() if signs[place] > 0], pa.int64())
+    return told.take(stands), sum(sign < 0 for sign in oldest.values())
 
 
 def _copies(rows: pa.Table) -> list[int]:

@@ -151,7 +151,9 @@ class _LookAtView(LookAtSigned[View]):
         return None
 
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
-        return self._signed_since(before, most, COPY, *self.columns.names)
+        # One step takes back nothing that it adds.
+        is_one_step = self.seen(before).step == before.step + 1
+        return self._signed_since(before, most, COPY, *self.columns.names, are_net=is_one_step)
 
 
 @look_at.register

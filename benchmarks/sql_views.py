@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import count
 from pathlib import Path
@@ -188,8 +188,8 @@ def _joined(folder: Path, arguments: argparse.Namespace) -> list[Demand]:
     """Sales by product and segment of the customer; a product changes, of which a hundredth of the sales are."""
     folder = folder / "joined"
     sales = _stream(folder, "sales", "product bigint, customer bigint, at timestamp, amount decimal(12, 2)")
-    products = _stream(folder, "products", "id bigint, version bigint, at timestamp, weight decimal(6, 2)", keyed=True)
-    customers = _stream(folder, "customers", "id bigint, version bigint, at timestamp, segment string", keyed=True)
+    products = _keyed(folder, "products", "weight decimal(6, 2)")
+    customers = _keyed(folder, "customers", "segment string")
     text = """
     select p.id as product, c.segment, count(*) as sales, sum(s.amount) as amount, sum(s.amount * p.weight) as weighed
     from sales s join products p on s.product = p.id join customers c on s.customer = c.id
@@ -218,15 +218,20 @@ def _live(folder: Path, _: argparse.Namespace) -> list[Demand]:
     return views(folder / "live")
 
 
-def _stream(folder: Path, name: str, columns: str, *, keyed: bool = False) -> Stream:
+def _stream(folder: Path, name: str, columns: str) -> Stream:
     return Stream(
         name=name,
         source=Files(str(folder / name)),
         format=Json(columns),
         event_time="at",
         clock=BoundedOutOfOrderness("1 hour", max_ahead="400 days"),
-        **({"key": ("id",), "sequence": "version"} if keyed else {}),
     )
+
+
+def _keyed(folder: Path, name: str, columns: str) -> Stream:
+    """A stream of rows with an `id` and a `version`, the newest of which stands."""
+    stream = _stream(folder, name, f"id bigint, version bigint, at timestamp, {columns}")
+    return replace(stream, key=("id",), sequence="version")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ def test_tables_of_what_is_current_are_that_at_the_end_and_others_read_it(spark:
     assert delta.rows(*columns) == expected, "delivered again, each row over what somebody has made of it"
 
 
-@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_process_that_dies_after_each_of_its_commits_loses_and_doubles_nothing(

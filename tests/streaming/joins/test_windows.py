@@ -180,7 +180,6 @@ def test_first_results_are_of_the_rows_on_time_by_their_own_clock(spark: SparkSe
 
 
 @pytest.mark.long
-@pytest.mark.sampled
 @pytest.mark.parametrize(("of", "kills"), [(outer, (1, 2)), (sessions, (2, 3, 4))], ids=["outer", "sessions"])
 def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tables(
     spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: TwoSided, kills: tuple[int]

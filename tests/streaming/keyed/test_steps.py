@@ -234,7 +234,6 @@ def gone_on(spark: SparkSession, logged: Lake, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.long
-@pytest.mark.sampled
 @pytest.mark.parametrize("change", [as_an_older_release_left_it, in_one_file, in_many_buckets])
 def test_however_the_state_lies_in_files_a_function_goes_on_as_if_nothing_had_happened_to_it(
     spark: SparkSession,

@@ -35,7 +35,6 @@ def expected(size: int, slide: int) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.long
-@pytest.mark.sampled
 @pytest.mark.parametrize("gathered_from", [1, 1_000])
 @pytest.mark.parametrize("folded_from", [1, 1_000_000])
 @pytest.mark.parametrize(("size", "slide"), [(10, 2), (7, 2), (2, 5), (10, 10)])

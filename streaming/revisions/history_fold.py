@@ -60,8 +60,9 @@ class Known:
     """A revision of a key, at a `place` among all rows of a bucket, with its time in microseconds since the epoch.
 
     `retracted` is as `RETRACTED_TIMES`; `unsent` are the columns of which the value did not come, and is that of the
-    revision before. `ages_from` is the instant from which it grows old. `begins`: when the interval began that it goes
-    on, where those before it are dropped, else None.
+    revision before. `ages_from` is the instant from which it grows old. Where those before it are dropped, `begins` is
+    when the interval began that it goes on, and `empty` are the columns of which no revision ever had a value; else
+    these are None and nothing.
     """
 
     place: int
@@ -72,6 +73,7 @@ class Known:
     unsent: frozenset[str] = frozenset()
     ages_from: int = 0
     begins: int | None = None
+    empty: frozenset[str] = frozenset()
 
     def precedes(self, other: Known) -> bool:
         """True if it comes before another one, by time and sequence."""
@@ -200,7 +202,8 @@ def _held(known: Sequence[Known]) -> Iterator[dict[str, int | None]]:
         if before is None or before.is_gone:
             held = dict.fromkeys(sorted(revision.unsent))
         else:
-            held = {name: held.get(name, before.place) for name in sorted(revision.unsent)}
+            own = {name: None if name in before.empty else before.place for name in sorted(revision.unsent)}
+            held = {name: held.get(name, place) for name, place in own.items()}
         before = revision
         yield held
 
@@ -229,7 +232,7 @@ def remembered(
 
     Of those up to the base these are itself, the one with the interval that ends there, which a revision of the same
     time may go on where intervals are ever one (`merges`), and the one before it where it has values of that, or will
-    if somebody puts it back.
+    if somebody puts it back. A delete before it has none, and is what keeps those of the interval from it.
     """
     place = base_of(known, oldest)
     if place is None:
@@ -241,7 +244,7 @@ def remembered(
     earlier = [
         Remembered(one, True, begins.get(one.place), held)
         for number, (one, held) in enumerate(zip(known[:place], _held(known[:place]), strict=True))
-        if (merges and one.place in begins) or (has_values_of_before and number == place - 1 and not one.is_gone)
+        if (merges and one.place in begins) or (has_values_of_before and number == place - 1)
     ]
     return earlier + [Remembered(each) for each in known[place:]]
 
@@ -444,9 +447,13 @@ class _Writing(BucketWriter):
         if self._of.horizon is None:
             return known
         ages_from = rows[AGES_FROM].cast(pa.int64()).to_pylist()
-        begins = [None if text is None else json.loads(text)["begins"] for text in rows[STANDS_FOR].to_pylist()]
-        aged = zip(known, ages_from, begins, strict=True)
-        return [replace(each, ages_from=from_, begins=begins) for each, from_, begins in aged]
+        aged = [replace(each, ages_from=from_) for each, from_ in zip(known, ages_from, strict=True)]
+        for place, text in enumerate(rows[STANDS_FOR].to_pylist()):
+            if text is not None:
+                told = json.loads(text)
+                empty = frozenset(name for name, revision in told["values"].items() if revision is None)
+                aged[place] = replace(aged[place], begins=told["begins"], empty=empty)
+        return aged
 
     def _unsent(self, names: frozenset[str]) -> frozenset[str]:
         """The columns of which no value came, where that of columns with these `names` did not."""

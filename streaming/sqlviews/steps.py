@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -208,7 +209,7 @@ class SqlViewSteps:
         most = max(FEW, int(MOST_TOUCHED * delta.row_count(current)))
         try:
             found = frames.query(text).limit(most + 1).toArrow()
-        except PySparkException:
+        except (PySparkException, Py4JJavaError):
             # A key may be computable only of rows that meet, and here rows meet that never stood together.
             return None
         return None if found.num_rows > most else found

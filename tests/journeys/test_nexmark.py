@@ -212,12 +212,12 @@ def test_the_events_are_those_that_they_always_were() -> None:
 
 
 @pytest.mark.long
-def test_q0_every_bid_is_passed_on(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q0_every_bid_is_passed_on(others: Story, oracle: Oracles) -> None:
     check(others, oracle, nexmark.q0, "select auction, bidder, price, dateTime, extra from bid")
 
 
 @pytest.mark.long
-def test_q1_prices_become_euros_without_rounding(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q1_prices_become_euros_without_rounding(others: Story, oracle: Oracles) -> None:
     rows = check(
         others,
         oracle,
@@ -228,11 +228,11 @@ def test_q1_prices_become_euros_without_rounding(others: Story, oracle: Oracles)
 
 
 @pytest.mark.long
-def test_q2_bids_for_each_123rd_auction(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q2_bids_for_each_123rd_auction(others: Story, oracle: Oracles) -> None:
     check(others, oracle, nexmark.q2, "select auction, price from bid where auction % 123 = 0")
 
 
-def test_q3_who_sells_in_category_10_in_three_states(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q3_who_sells_in_category_10_in_three_states(views: Story, oracle: Oracles) -> None:
     check(
         views,
         oracle,
@@ -247,7 +247,7 @@ def test_q3_who_sells_in_category_10_in_three_states(views: Story, oracle: Oracl
 VALID_BIDS = "select a.*, b.* from auction a, bid b where id = auction and b.dateTime between a.dateTime and expires"
 
 
-def test_q4_average_price_of_closed_auctions_a_category(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q4_average_price_of_closed_auctions_a_category(views: Story, oracle: Oracles) -> None:
     check(
         views,
         oracle,
@@ -262,7 +262,7 @@ def test_q4_average_price_of_closed_auctions_a_category(views: Story, oracle: Or
 
 
 @pytest.mark.long
-def test_q5_auctions_with_most_bids_in_ten_seconds_every_two_seconds(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q5_auctions_with_most_bids_in_ten_seconds_every_two_seconds(others: Story, oracle: Oracles) -> None:
     check_at_the_end(
         others,
         oracle,
@@ -280,7 +280,9 @@ def test_q5_auctions_with_most_bids_in_ten_seconds_every_two_seconds(others: Sto
     )
 
 
-def test_q6_average_price_of_a_sellers_newest_auctions_which_flink_cannot_say(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q6_average_price_of_a_sellers_newest_auctions_which_flink_cannot_say(
+    views: Story, oracle: Oracles
+) -> None:
     check(
         views,
         oracle,
@@ -302,7 +304,7 @@ def test_q6_average_price_of_a_sellers_newest_auctions_which_flink_cannot_say(vi
 
 
 @pytest.mark.long
-def test_q7_highest_bids_of_ten_seconds_also_where_two_are_equal(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q7_highest_bids_of_ten_seconds_also_where_two_are_equal(others: Story, oracle: Oracles) -> None:
     check_at_the_end(
         others,
         oracle,
@@ -318,7 +320,7 @@ def test_q7_highest_bids_of_ten_seconds_also_where_two_are_equal(others: Story, 
 
 
 @pytest.mark.long
-def test_q7_first_results_are_of_what_came_in_time(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q7_first_results_are_of_what_came_in_time(others: Story, oracle: Oracles) -> None:
     ((newest,),) = oracle[0].sql("select max(dateTime) from bid").fetchall()
     # A late event counts for the windows that its stream's clock had not passed when it came.
     in_time = oracle[1].sql(
@@ -340,7 +342,7 @@ def test_q7_first_results_are_of_what_came_in_time(others: Story, oracle: Oracle
 
 
 @pytest.mark.long
-def test_q8_persons_who_open_an_auction_in_the_ten_seconds_in_which_they_register(
+def test_nexmark_q8_persons_who_open_an_auction_in_the_ten_seconds_in_which_they_register(
     others: Story, oracle: Oracles
 ) -> None:
     check_at_the_end(
@@ -355,7 +357,7 @@ def test_q8_persons_who_open_an_auction_in_the_ten_seconds_in_which_they_registe
     )
 
 
-def test_q9_the_winning_bid_of_each_auction(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q9_the_winning_bid_of_each_auction(views: Story, oracle: Oracles) -> None:
     check(
         views,
         oracle,
@@ -372,7 +374,7 @@ def test_q9_the_winning_bid_of_each_auction(views: Story, oracle: Oracles) -> No
 
 
 @pytest.mark.long
-def test_q10_bids_are_in_csv_files_of_their_hour(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q10_bids_are_in_csv_files_of_their_hour(others: Story, oracle: Oracles) -> None:
     sql = """
         select auction, bidder, price, dateTime, extra, strftime(dateTime, '%Y-%m-%d'), strftime(dateTime, '%H:%M')
         from bid
@@ -385,7 +387,7 @@ def test_q10_bids_are_in_csv_files_of_their_hour(others: Story, oracle: Oracles)
 
 
 @pytest.mark.long
-def test_q11_bids_of_each_session_of_a_bidder(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q11_bids_of_each_session_of_a_bidder(others: Story, oracle: Oracles) -> None:
     check_at_the_end(
         others,
         oracle,
@@ -403,7 +405,7 @@ def test_q11_bids_of_each_session_of_a_bidder(others: Story, oracle: Oracles) ->
 
 
 @pytest.mark.long
-def test_q12_bids_of_each_ten_seconds_of_processing_time(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q12_bids_of_each_ten_seconds_of_processing_time(others: Story, oracle: Oracles) -> None:
     second = "dateTime not in (select dateTime from first_batch)"
     noon = NOW.replace(tzinfo=None)
     expected = oracle[1].sql(
@@ -419,7 +421,7 @@ def test_q12_bids_of_each_ten_seconds_of_processing_time(others: Story, oracle: 
 
 
 @pytest.mark.long
-def test_q13_bids_have_the_value_of_the_side_input(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q13_bids_have_the_value_of_the_side_input(others: Story, oracle: Oracles) -> None:
     (operator,) = (each for each in others.pipeline.operators if each.name == "q13_side_input")
     check(
         others,
@@ -430,7 +432,7 @@ def test_q13_bids_have_the_value_of_the_side_input(others: Story, oracle: Oracle
 
 
 @pytest.mark.long
-def test_q14_time_of_day_and_letters_of_bids_in_a_range_of_prices(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q14_time_of_day_and_letters_of_bids_in_a_range_of_prices(others: Story, oracle: Oracles) -> None:
     rows = check(
         others,
         oracle,
@@ -459,17 +461,17 @@ def statistics(by: str, more: str = "") -> str:
 DAY = "strftime(dateTime, '%Y-%m-%d')"
 
 
-def test_q15_bids_bidders_and_auctions_by_level_of_price(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q15_bids_bidders_and_auctions_by_level_of_price(views: Story, oracle: Oracles) -> None:
     assert len(check(views, oracle, nexmark.q15, statistics(DAY))) == 2
 
 
-def test_q16_the_same_of_each_channel_with_its_last_minute(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q16_the_same_of_each_channel_with_its_last_minute(views: Story, oracle: Oracles) -> None:
     last = "max(strftime(dateTime, '%H:%M')),"
     rows = check(views, oracle, nexmark.q16, statistics(f"channel, {DAY}", last))
     assert {row[0] for row in rows} > {"Apple", "Baidu", "Facebook", "Google"}
 
 
-def test_q17_bids_and_prices_of_each_auction_and_day(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q17_bids_and_prices_of_each_auction_and_day(views: Story, oracle: Oracles) -> None:
     check(
         views,
         oracle,
@@ -483,7 +485,7 @@ def test_q17_bids_and_prices_of_each_auction_and_day(views: Story, oracle: Oracl
     )
 
 
-def test_q18_the_last_bid_of_each_bidder_for_an_auction(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q18_the_last_bid_of_each_bidder_for_an_auction(views: Story, oracle: Oracles) -> None:
     check(
         views,
         oracle,
@@ -497,7 +499,7 @@ def test_q18_the_last_bid_of_each_bidder_for_an_auction(views: Story, oracle: Or
     )
 
 
-def test_q19_the_ten_highest_bids_of_each_auction(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q19_the_ten_highest_bids_of_each_auction(views: Story, oracle: Oracles) -> None:
     rows = check(
         views,
         oracle,
@@ -512,7 +514,7 @@ def test_q19_the_ten_highest_bids_of_each_auction(views: Story, oracle: Oracles)
     assert max(row[-1] for row in rows) == 10
 
 
-def test_q20_bids_with_the_auctions_of_category_10(views: Story, oracle: Oracles) -> None:
+def test_nexmark_q20_bids_with_the_auctions_of_category_10(views: Story, oracle: Oracles) -> None:
     check(
         views,
         oracle,
@@ -525,7 +527,7 @@ def test_q20_bids_with_the_auctions_of_category_10(views: Story, oracle: Oracles
 
 
 @pytest.mark.long
-def test_q21_bids_with_the_id_of_their_channel(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q21_bids_with_the_id_of_their_channel(others: Story, oracle: Oracles) -> None:
     rows = check(
         others,
         oracle,
@@ -543,7 +545,7 @@ def test_q21_bids_with_the_id_of_their_channel(others: Story, oracle: Oracles) -
 
 
 @pytest.mark.long
-def test_q22_the_directories_of_the_url(others: Story, oracle: Oracles) -> None:
+def test_nexmark_q22_the_directories_of_the_url(others: Story, oracle: Oracles) -> None:
     check(
         others,
         oracle,

@@ -27,6 +27,7 @@ from streaming.revisions.history_fold import (
     WriteHistory,
     base_of,
     insert,
+    intervals,
     remembered,
 )
 from tests.support.seeds import draws
@@ -100,16 +101,17 @@ class Folded:
 
 def drawn(chance: random.Random) -> list[list[dict[str, Any]]]:
     """Steps of batches of revisions: late ones, values that were not sent, deletes, rows taken back and put back."""
-    now, batches, sent = 0, [], list[dict[str, Any]]()
+    now, batches, sent, retracted = 0, [], list[dict[str, Any]](), Counter[str]()
     for number in range(25):
         now += chance.choice((1, 3, 10))
         batch = []
         for place in range(chance.randint(1, 5)):
             if sent and chance.random() < 0.25:
                 again = chance.choice(sent[: max(len(sent) * 2 // 3, 1)])
-                again[RETRACTED_TIMES] += 1
-                odd = again[RETRACTED_TIMES] % 2 == 1
-                batch.append({**again, BATCH: number, ADDED: f"{number}.{place}", DELETES: odd})
+                retracted[again[ADDED]] += 1
+                times = retracted[again[ADDED]]
+                told = {RETRACTED_TIMES: times, DELETES: times % 2 == 1}
+                batch.append({**again, **told, BATCH: number, ADDED: f"{number}.{place}"})
                 continue
             id, gone = chance.randint(1, 3), chance.random() < 0.1
             unsent = chance.choice(([], [], ["notes"], ["notes"], ["owner", "notes"]))
@@ -173,6 +175,24 @@ def test_the_interval_that_ends_where_the_last_old_revision_is_may_go_on_and_is_
     left = remembered(known, 100, lambda one, other: is_same)
     assert [each.revision.place for each in left] == [1, 2]
     assert [each.begins for each in left] == [1 if is_same else 2, None]
+
+
+def test_a_delete_keeps_values_from_before_it_out_of_the_last_old_revision() -> None:
+    """
+    1  |----|
+    2       x        gone, and at that instant there again
+    3       |----    without one of its values, which is none
+    """
+    known = [Known(0, 1, 1, False), Known(1, 2, 2, True), Known(2, 2, 3, False, unsent=frozenset({"notes"}))]
+    left = [each.revision for each in remembered(known, 100, lambda one, other: False)]
+    assert [each.place for each in left] == [0, 1, 2]
+    assert [each.held for each in intervals(left, lambda one, other: False)] == [(), (("notes", None),)]
+
+
+def test_a_value_that_no_revision_had_is_none_wherever_those_before_it_are_dropped() -> None:
+    base = Known(0, 1, 1, False, begins=1, empty=frozenset({"notes"}))
+    after = Known(1, 2, 2, False, unsent=frozenset({"notes", "owner"}))
+    assert intervals([base, after], lambda one, other: False)[1].held == (("notes", None), ("owner", 0))
 
 
 def test_where_each_revision_begins_an_interval_only_the_last_old_one_is_remembered() -> None:

@@ -316,7 +316,9 @@ class _Writing(BucketWriter):
         known = self._known(rows)
         told_at = came[TOLD_AT].cast(pa.int64()).to_pylist() if self._of.of_extracts else []
         accepted, signed, forgotten = self._folded(rows, known, len(found), came[BATCH].to_pylist(), told_at)
-        self._put_forgotten(rows, forgotten)
+        if forgotten:
+            as_they_came = as_stored(came, stored.schema, stored.schema.names)
+            self._put_forgotten(as_they_came, [(place - len(found), batch) for place, batch in forgotten])
         if not accepted and number not in stored.visited:
             return
         self._put(rows, signed)
@@ -488,9 +490,10 @@ class _Writing(BucketWriter):
         self._write_rows(rows, told, lambda name: pa.array([each.place_of(name) for each in every], pa.int64()))
 
     def _put_forgotten(self, rows: pa.Table, forgotten: Sequence[tuple[int, int]]) -> None:
-        """Tell of revisions that are forgotten, as rows that neither add an interval nor take one back."""
-        if not forgotten:
-            return
+        """Tell of revisions that are forgotten, as rows that neither add an interval nor take one back.
+
+        They are told as they came, of a delete also what it says besides its key.
+        """
         horizon = self._of.horizon
         assert horizon is not None
         numbers, batches = zip(*forgotten, strict=True)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_collections import JavaArray
-from py4j.java_gateway import JavaClass, JavaMember, JavaObject
+from py4j.java_gateway import JavaClass, JavaMember, JavaObject, JavaPackage, JVMView
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streaming.base import LOOPBACK
 from streaming.lake import SECRET, Settings
+from streaming.spark import worker_daemon
 from streaming.spark.class_sharing import archive_options
 from streaming.spark.jars import S3, are_there, jars_of, spark_jars
 from streaming.spark.launch import launch
@@ -33,18 +34,7 @@ _OPTIONS = "spark.driver.extraJavaOptions"
 _QUICKLY = "-XX:TieredStopAtLevel=1"
 _LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
 _PLAIN_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-_ASKED_FOR_AGAIN_AND_AGAIN = (
-    "functions",
-    "org.apache.spark.sql.functions",
-    "org.apache.spark.sql.classic.SparkSession",
-    "org.apache.spark.sql.classic.ExpressionUtils",
-    "org.apache.spark.sql.catalyst.expressions.TryEval",
-    "PythonUtils",
-    "PythonSQLUtils",
-    "PythonRDD",
-    "SerDeUtil",
-    "SimplePythonFunction",
-)
+_FUNCTIONS = "org.apache.spark.sql.functions"
 _SAME_FOR_THE_SAME_TEXT = ("col", "expr")
 """Functions of Spark that make a column of a text. A column is a value, also where it stands for a random number."""
 _COLUMNS = 2_000
@@ -115,6 +105,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         # Classes of `spark.jars` come from no class archive. Hadoop, too, looks for its own only where Spark's are.
         conf[CLASS_PATH] = os.pathsep.join(map(str, (*delta, local_files, sketches_jar())))
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+        conf["spark.python.daemon.module"] = worker_daemon.__name__
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.
@@ -206,15 +197,44 @@ def _cores(master: str) -> int:
 
 
 class _RememberedClass(JavaClass):
-    """A class of the JVM whose static methods are looked up once."""
+    """A class of the JVM whose static methods are looked up once, and so the one instance that a Scala object is."""
 
     def __getattr__(self, name: str) -> Any:
         member = super().__getattr__(name)
         if isinstance(member, JavaMember):
-            if name in _SAME_FOR_THE_SAME_TEXT:
+            if name in _SAME_FOR_THE_SAME_TEXT and self._fqn == _FUNCTIONS:
                 member = lru_cache(_COLUMNS)(member.__call__)
             self.__dict__[name] = member
+        elif name == "MODULE$":
+            self.__dict__[name] = member
         return member
+
+
+class _RememberedPackage(JavaPackage):
+    """A package of the JVM whose classes, and packages, are looked up once."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _remembered(self, name, super().__getattr__(name))
+
+
+class _RememberedView(JVMView):
+    """The JVM, of which classes and packages are looked up once."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _remembered(self, name, super().__getattr__(name))
+
+
+def _remembered(parent: Any, name: str, member: Any) -> Any:
+    """The `member` that the JVM has told of by this name, which `parent` is not asked for again."""
+    if isinstance(member, JavaClass):
+        member = _RememberedClass(member._fqn, member._gateway_client)
+    # A class whose jar is not there yet is told of as a package.
+    elif isinstance(member, JavaPackage) and name.islower():
+        member = _RememberedPackage(member._fqn, member._gateway_client, member._jvm_id)
+    else:
+        return member
+    parent.__dict__[name] = member
+    return member
 
 
 class _Lists:
@@ -246,10 +266,8 @@ class _Lists:
 def _spare_calls(spark: SparkSession) -> None:
     """Spare the JVM what PySpark asks of it for every column of every expression."""
     java: Any = spark.sparkContext._jvm
-    if isinstance(getattr(java, _ASKED_FOR_AGAIN_AND_AGAIN[0]), _RememberedClass):
+    if isinstance(java, _RememberedView):
         return
-    for name in _ASKED_FOR_AGAIN_AND_AGAIN:
-        java_class = getattr(java, name)
-        setattr(java, name, _RememberedClass(java_class._fqn, java_class._gateway_client))
+    java.__class__ = _RememberedView
     client = java._gateway_client
     client.converters = [_Lists(java), *client.converters]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections import Counter
@@ -52,6 +53,16 @@ def test_python_workers_are_the_drivers_python(spark: SparkSession) -> None:
 
     (row,) = spark.range(1).mapInArrow(executable, "python string").collect()
     assert row["python"] == sys.executable
+
+
+def test_a_worker_does_not_look_for_garbage_among_modules_after_each_task(spark: SparkSession) -> None:
+    def looked_at(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"never": [gc.get_freeze_count()], "always": [len(gc.get_objects())]})
+
+    # The second of two tasks that follow one another is not the first one of its worker.
+    _, row = (spark.range(1).mapInArrow(looked_at, "never bigint, always bigint").collect()[0] for _ in range(2))
+    assert row["never"] > 10 * row["always"] > 0
 
 
 @pytest.mark.long
@@ -116,6 +127,21 @@ def test_a_column_asks_the_jvm_once(asked: Counter[str]) -> None:
 def test_a_column_that_was_asked_for_before_is_as_random_as_a_new_one(spark: SparkSession) -> None:
     rows = spark.range(1).select(F.expr("uuid()").alias("one"), F.expr("uuid()").alias("other")).collect()
     assert rows[0]["one"] != rows[0]["other"]
+
+
+def test_a_class_a_package_and_an_object_of_scala_are_looked_up_once(spark: SparkSession, asked: Counter[str]) -> None:
+    java: Any = cast(Any, spark.sparkContext)._jvm
+
+    def look_up() -> list[Any]:
+        session = getattr(java, "org.apache.spark.sql.classic.SparkSession$")
+        return [java.org.apache.hadoop.fs.Path, java.java.util.List.of, getattr(session, "MODULE$")]
+
+    look_up()
+    asked.clear()
+    look_up()
+    assert asked["r"] == 0
+    # Its jar may come later.
+    assert [asked["r"] for _ in range(2) if java.org.apache.ComesLater is not None] == [1, 2]
 
 
 @pytest.mark.parametrize("number", [1, 10, 11, 25])

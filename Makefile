@@ -23,6 +23,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What a checkout needs, as arguments of an installer.
 DECLARED := --constraint constraints.txt --editable '.[dev,docs]'
 
+# Everything that runs leaves its own file there, workers of Spark, too.
+MEASURED = COVERAGE_FILE=$(CURDIR)/build/coverage/lines $(BIN)/coverage
+
 # Cases of each law in the tests of every day; other ones each time.
 FEW = $(or $(TIDEMARK_LAW_CASES),3)
 # Laws beside tests/laws, of rooms that have their own oracles.
@@ -31,7 +34,7 @@ LAWS = $(wildcard tests/streaming/keyed/test_*laws.py) tests/streaming/joins/tes
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo demo-kafka test test-all test-fast prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps docs clean python java packages jars archive
+.PHONY: help demo demo-kafka test test-all test-fast coverage prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps docs clean python java packages jars archive services
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +53,12 @@ test-all: jars archive $(DBT)/.installed ## Run every test, also each kill, a cl
 
 test-fast: jars archive ## Run the tests that start neither Spark nor processes of their own
 	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not processes and not long' --without-spark
+
+coverage: jars archive ## Tell which lines of streaming/ the tests of every day run, per room, or with ALL=1 all tests; takes half as long again as these
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@TIDEMARK_LAW_CASES=$(FEW) $(MEASURED) run $(PARALLEL) $(if $(ALL),,-m 'not long') || echo 'Tests failed; the lines that ran are told all the same.' >&2
+	@$(MEASURED) combine --quiet && $(MEASURED) json --quiet -o build/coverage/lines.json
+	@$(BIN)/python -m tests.support.covered
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; then hostile rows for MINUTES (60); takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)
@@ -152,6 +161,11 @@ $(AUDIT)/.installed: | python
 # Made once, in half a minute; every JVM of the tests, of which there are dozens, starts some five seconds faster.
 archive: jars
 	@$(BIN)/python -c 'from streaming.operations import make_class_archive; make_class_archive()'
+
+# Tests would fetch them one after the other, and a worker waits meanwhile.
+services: jars
+	@$(BIN)/python -c 'from streaming.spark import BROKER, KAFKA, S3, jars_of; [jars_of(group) for group in (KAFKA, BROKER, S3)]' \
+		|| echo 'Tests that need them will try again, or tell what they miss.' >&2
 
 # Not "-m streaming.spark.jars": the package imports that module itself, and Python then warns about running it twice.
 jars: packages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import defaultdict
 from collections.abc import Iterator
@@ -104,6 +105,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json anew")
+
+
+def pytest_collection_finish() -> None:
+    """Leave tests and modules, which stay, out of looks for garbage: each would take most of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

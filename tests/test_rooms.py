@@ -72,13 +72,26 @@ MODULES = sorted(
 
 
 @cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """Every node of a module; most laws look at all of them."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Half a million nodes are no burden to the tests that come after these."""
+    yield
+    nodes.cache_clear()
+
+
+@cache
 def imported(source: str) -> tuple[str, ...]:
     """The name of every module that the source imports anywhere, inside functions too."""
     return tuple(_imported(source))
 
 
 def _imported(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -148,7 +161,7 @@ KIND_ROOMS = {
 def kinds_asked(source: str) -> set[str]:
     """The kinds of operators and sources by which a module tells values apart."""
     asked: list[ast.expr] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         match node:
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                 asked.append(kinds)
@@ -217,7 +230,7 @@ def test_modules_are_short_enough_to_be_read_at_once() -> None:
 
 def docstrings(source: str) -> Iterator[str]:
     """Those of modules, classes and functions, and the texts below assignments."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -245,7 +258,7 @@ def test_a_docstring_begins_with_its_subject() -> None:
 def test_modules_and_classes_are_named_by_nouns_of_the_field() -> None:
     participle = re.compile(r"(^|_)(held|kept|seen|heard|left|found|given|told|standing|followed(?!_by))(_|$)")
     for path in MODULES:
-        classes = (node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+        classes = (node.name for node in nodes(path.read_text()) if isinstance(node, ast.ClassDef))
         names = [path.stem, *(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in classes)]
         assert [name for name in names if participle.search(name)] == [], path
 

@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         savepoints,
     )
     from streaming.operators import frame
+    from streaming.provenance import Why, why
     from streaming.reading import Changed, Rows, changed, read
     from streaming.selected import SelectedRuntime as SelectedRuntime
     from streaming.service import drain

@@ -55,6 +55,7 @@ STREAMING = (
     "service",
     "operations",
     "reading",
+    "provenance",
     "catalogs",
     "",
 )

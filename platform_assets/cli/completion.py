@@ -51,6 +51,15 @@ def explained_names(incomplete: str) -> Iterable[str]:
 
 
 @silent
+def why_names(incomplete: str) -> Iterable[str]:
+    """The views of all pipelines, and the reports."""
+    from platform_assets.reports.registry import declared_reports
+
+    views = (operator.name for pipeline in declared_pipelines().values() for operator in pipeline.operators)
+    return beginning(incomplete, dict.fromkeys([*views, *declared_reports()]))
+
+
+@silent
 def view_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """The views of the pipeline that was typed; of all, where the shell does not tell what was."""
     typed = ctx.params.get("pipeline_name")

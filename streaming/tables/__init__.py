@@ -8,7 +8,15 @@ if TYPE_CHECKING:
     from streaming.tables import delta, history, s3, storage
     from streaming.tables.about import NOTHING_SAID, TableAbout, describe
     from streaming.tables.altering import attempts, set_properties
-    from streaming.tables.arrow import arrow_schema_of, files_added, read_file, rows_of
+    from streaming.tables.arrow import (
+        Between,
+        FilesRead,
+        arrow_schema_of,
+        files_added,
+        read_file,
+        rows_between,
+        rows_of,
+    )
     from streaming.tables.bounds import bounded_columns, can_be_bounded, named_bounded, property_of_bounded
     from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
     from streaming.tables.delta import nullable

@@ -6,16 +6,18 @@ milliseconds, and some files have none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from streaming.base import pc
+from streaming.base import BATCH, DAY, MILLISECOND, pc
 from streaming.tables.storage import files_of
 
 if TYPE_CHECKING:
@@ -50,6 +52,76 @@ def read_added(table: DeltaTable, added: pa.Table) -> pa.Table:
     schema, files = arrow_schema_of(table), files_of(table)
     parts = [read_file(files, path, values, schema) for path, values in _files(table, added)]
     return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """The number of files that were read, and of how many."""
+
+    read: int = 0
+    of: int = 0
+
+    def __add__(self, other: FilesRead) -> FilesRead:
+        return FilesRead(self.read + other.read, self.of + other.of)
+
+    def __str__(self) -> str:
+        return f"{self.read:,} of {self.of:,} files"
+
+
+@dataclass(frozen=True)
+class Between:
+    """The instants from `since` to `until`, both inclusive; None for no bound."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def has(self, earliest: datetime, latest: datetime) -> bool:
+        """True if an instant between the two may be in it."""
+        # Whoever wrote the bounds may have cut them off at the millisecond.
+        begins = self.since is None or latest.astimezone(UTC) + MILLISECOND >= self.since
+        return begins and (self.until is None or earliest.astimezone(UTC) <= self.until)
+
+    def has_some_of(self, day: date) -> bool:
+        """True if an instant of the day is in it."""
+        begins = self.since is None or day >= self.since.date()
+        return begins and (self.until is None or day <= self.until.date())
+
+
+def rows_between(
+    table: DeltaTable,
+    time: str,
+    between: Between,
+    chosen: Callable[[pa.Table], pa.Table],
+    batches: tuple[int, int] | None = None,
+) -> tuple[pa.Table, FilesRead]:
+    """Those rows of an open table that are `chosen` among the rows of each file, and how many files that were.
+
+    Read are the files that may have a row with a `time` between two instants, and of the `batches` from one to another
+    where they are given, by their partition and bounds; one whose bounds nobody knows may have any. A file of which no
+    row has a time is none of them.
+    """
+    added, schema, files = files_added(table), arrow_schema_of(table), files_of(table)
+    near = [place for place in range(added.num_rows) if _may_have(added, place, time, between, batches)]
+    parts = [
+        chosen(read_file(files, path, values, schema)) for path, values in _files(table, added.take(pa.array(near)))
+    ]
+    return pa.concat_tables([schema.empty_table(), *parts]), FilesRead(len(near), added.num_rows)
+
+
+def _may_have(added: pa.Table, place: int, time: str, between: Between, batches: tuple[int, int] | None) -> bool:
+    def value(name: str) -> Any:
+        return added.column(name)[place].as_py() if name in added.column_names else None
+
+    day, earliest, latest = value(f"partition.{DAY}"), value(f"min.{time}"), value(f"max.{time}")
+    first, last = value(f"min.{BATCH}"), value(f"max.{BATCH}")
+    if isinstance(day, date) and not between.has_some_of(day):
+        return False
+    if batches and first is not None and last is not None and (last < batches[0] or first > batches[1]):
+        return False
+    if isinstance(earliest, datetime) and isinstance(latest, datetime):
+        return between.has(earliest, latest)
+    # Bounds are kept of all columns that are not null throughout, or of none.
+    return first is None
 
 
 def read_file(files: fs.FileSystem, path: str, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:

@@ -1,0 +1,260 @@
+"""The answer to why a result is what it is: the rows that made it, those that did not, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic_core import to_jsonable_python
+
+from streaming.base import DAY, OperatorError, counted
+from streaming.declare import Operator, Pipeline
+from streaming.lake import Lake
+from streaming.reading import key_as_typed
+from streaming.tables import FilesRead
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+What = Literal["current", "first"]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class InputRow:
+    """A row of a stream's log that a result is made of, or could have been.
+
+    `values` are those columns that the result is computed from. `origin` is where the row is from, as its source tells
+    it, and `place` the same in words. `stamp` is the watermark that was in force when its `batch` came, and `late` says
+    that it was too late for a first result. `counts` tells whether the number that is explained counts it; if not,
+    `reason` says why. `change` is -1 in a row that takes another one back, `sequence` orders the revisions of a key,
+    and `repairs` is the batch of the rejected row that it repairs.
+    """
+
+    stream: str
+    place: str
+    origin: Row
+    batch: int
+    values: Row
+    event_time: datetime | None = None
+    ingested_at: datetime | None = None
+    stamp: datetime | None = None
+    late: bool = False
+    counts: bool = True
+    reason: str = ""
+    change: int = 1
+    sequence: str | None = None
+    repairs: int | None = None
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """A row that was rejected for its `reasons` and is of this result as far as can be told.
+
+    `certain` is false where a part of the key could not be read. `repaired_in` is the batch that repairs it.
+    """
+
+    stream: str
+    place: str
+    origin: Row
+    batch: int
+    reasons: tuple[str, ...]
+    payload: str | None
+    certain: bool = True
+    repaired_in: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of what is current of a result: its values before and after, None where there was no result.
+
+    `reason` is `first`, `update` or `correction`, `told_at` when it was published, `corrected_at` when a correction was
+    computed. `through` is the newest batch of each log that it counts, and `causes` are the places of the late rows
+    that it was the first to count.
+    """
+
+    revision: int
+    reason: str
+    was: tuple[Row, ...]
+    now: tuple[Row, ...]
+    told_at: datetime | None = None
+    corrected_at: datetime | None = None
+    through: Mapping[str, int] = field(default_factory=dict)
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict of the gate on a table that a report was made of."""
+
+    table: str
+    version: int
+    expectation: str
+    outcome: str
+    observed: str
+    judged_at: datetime
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why one result is what it is.
+
+    `published` are its rows as readers see them, `recomputed` those that the rows in `inputs` that count give, and
+    `agrees` says whether the two are equal: None where nothing is published yet, or nothing can be recomputed. `said`
+    tells it in words. `rules` are what decided on the rows, by name; `versions` those of the tables that were read, of
+    Tidemark and of Spark. `upstream` explains the results of other operators that the rows are, down to the first log.
+    """
+
+    pipeline: str
+    operator: str
+    kind: str
+    what: What
+    key: Row
+    agrees: bool | None
+    said: str
+    published: tuple[Row, ...]
+    recomputed: tuple[Row, ...]
+    inputs: tuple[InputRow, ...] = field(repr=False)
+    rejected: tuple[RejectedRow, ...] = field(default=(), repr=False)
+    changes: tuple[Change, ...] = field(default=(), repr=False)
+    rules: Mapping[str, str] = field(default_factory=dict, repr=False)
+    versions: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    verdicts: tuple[Verdict, ...] = field(default=(), repr=False)
+    upstream: tuple[Why, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    files: FilesRead = field(default_factory=FilesRead, repr=False)
+
+    @property
+    def counting(self) -> tuple[InputRow, ...]:
+        """Those of the rows that the number counts."""
+        return tuple(row for row in self.inputs if row.counts)
+
+    @property
+    def holds(self) -> bool:
+        """True unless a result differs from what its rows give, here or upstream."""
+        return self.agrees is not False and all(each.holds for each in self.upstream)
+
+    def document(self) -> dict[str, Any]:
+        """The answer as `tidemark why --json` prints it: dates, instants and decimals are texts."""
+        told: dict[str, Any] = to_jsonable_python(
+            self, inf_nan_mode="strings", bytes_mode="base64", serialize_unknown=True
+        )
+        return told
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.operator} {key_as_typed(self.key)}: {self.said}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One group of an operator's results, by its `key`, and how it is `published`.
+
+    `stored` are its published rows with all columns of their table. `spark` starts a session where there is none.
+    """
+
+    lake: Lake
+    pipeline: Pipeline
+    operator: Operator
+    what: What
+    key: Row
+    stored: tuple[Row, ...]
+    spark: Callable[[], SparkSession]
+
+    @property
+    def published(self) -> tuple[Row, ...]:
+        """The rows as readers see them."""
+        return tuple({name: row[name] for name in self.operator.columns if name in row} for row in self.stored)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The part of an answer that depends on the kind of the operator.
+
+    `recomputed` is None where nothing can be recomputed; then `why_not` says why.
+    """
+
+    inputs: tuple[InputRow, ...]
+    recomputed: tuple[Row, ...] | None
+    rejected: tuple[RejectedRow, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    why_not: str = ""
+    files: FilesRead = field(default_factory=FilesRead)
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+    def with_notes(self, *notes: str) -> Evidence:
+        """The evidence with some more notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+@singledispatch
+def evidence_of(operator: Operator, question: Question) -> Evidence:
+    """The rows that made a group of results; `evidence_of.register` adds a kind of operator.
+
+    Raises:
+        OperatorError: nothing is known of this kind.
+    """
+    raise OperatorError(
+        f"nobody can tell which rows made one result of {operator.kind_name} {operator.name!r}",
+        f"`tidemark show {question.pipeline.name} --view {operator.name}` shows its rows; for a kind of your own, "
+        "register a function with `streaming.provenance.evidence_of`.",
+        operator=operator.name,
+    )
+
+
+def compared(published: Sequence[Row], recomputed: Sequence[Row] | None, why_not: str) -> tuple[bool | None, str]:
+    """Whether a published result is what its rows give, and the words for it."""
+    if recomputed is None:
+        return None, f"it cannot be recomputed: {why_not}"
+    if not published:
+        rows = "nothing" if not recomputed else counted(len(recomputed), "row")
+        return None, f"nothing is published; its rows so far give {rows}"
+    if are_same(published, recomputed):
+        return True, "recomputed from exactly these rows, it is the same"
+    return False, f"RECOMPUTED FROM EXACTLY THESE ROWS, IT IS NOT THE SAME: {_differences(published, recomputed)}"
+
+
+def are_same(some: Sequence[Row], others: Sequence[Row]) -> bool:
+    """True if two results have equal rows, in any order; doubles may differ by the order in which they are added."""
+    left = list(others)
+    for row in some:
+        place = next((place for place, other in enumerate(left) if _is_same(row, other)), None)
+        if place is None:
+            return False
+        del left[place]
+    return not left
+
+
+def _is_same(one: Row, other: Row) -> bool:
+    return one.keys() == other.keys() and all(is_close(value, other[name]) for name, value in one.items())
+
+
+def is_close(one: Any, other: Any) -> bool:
+    """True if two values are equal, as SQL's `<=>` has it, but for the last digits of a double."""
+    from math import isclose
+
+    from streaming.base import is_same
+
+    if isinstance(one, float) and isinstance(other, float):
+        return is_same(one, other) or isclose(one, other, rel_tol=_ROUNDING)
+    return is_same(one, other)
+
+
+_ROUNDING = 1e-9
+"""How far two sums of the same doubles may be apart, relatively, by the order in which they were added."""
+
+
+def _differences(published: Sequence[Row], recomputed: Sequence[Row]) -> str:
+    if len(published) == len(recomputed) == 1:
+        one, other = published[0], recomputed[0]
+        apart = [name for name in one if not is_close(one[name], other.get(name))]
+        return ", ".join(f"{name} is {one[name]} and should be {other.get(name)}" for name in apart)
+    return f"{counted(len(published), 'row')} published, {counted(len(recomputed), 'row')} recomputed"
+
+
+def values_of(operator: Operator, rows: Sequence[Mapping[str, Any]]) -> tuple[Row, ...]:
+    """The columns of a result alone, of some rows that have others too."""
+    return tuple({name: row[name] for name in operator.columns if name in row and name != DAY} for row in rows)

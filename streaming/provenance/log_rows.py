@@ -1,0 +1,218 @@
+"""Rows of a log that may be of one group, read without Spark from the files that may have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import and_, or_
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, LogError, pc
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.log import REPAIRS, RETRACTION, RETRACTS, check_as_of, require_log
+from streaming.provenance.answer import InputRow, RejectedRow
+from streaming.tables import Between, FilesRead, delta, rows_between
+
+REJECTED, RAW = "_rejected", "_raw"
+_OF_LOGS = (REPAIRS, RETRACTION, RETRACTS, "change", "identity")
+"""The fields of an origin that no source gives."""
+
+Key = Mapping[str, Any]
+"""The values of the columns of a stream that tell which group a row is of."""
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """Rows of one log that may be of a group: the `valid` ones, with all columns, and those that were rejected."""
+
+    stream: Stream
+    valid: pa.Table
+    rejected: tuple[RejectedRow, ...]
+    files: FilesRead
+    version: int
+
+
+def rows_near(lake: Lake, stream: Stream, keys: Sequence[Key], between: Between) -> LogRows:
+    """The rows of the stream's log with one of the `keys` and an event time between two instants.
+
+    Rejected rows count as far as their key and event time could be read.
+
+    Raises:
+        LogError: there is no log yet, or nobody knows any more what there was at the batch that it is read as of.
+    """
+    log = _open(lake, stream)
+    newest = lake.batch_read(stream)
+    found, files = rows_between(log, stream.event_time, between, partial(_chosen, stream, keys, between, newest))
+    is_valid = found.filter(pc.field(DAY).is_valid())
+    rejected = found.filter(pc.field(DAY).is_null())
+    came = stream.revisions
+    if came is not stream:
+        # Of a stream with a key the rejected rows are in the log of what came.
+        choose = partial(_chosen, came, keys, between, lake.batch_read(came))
+        of_came, more = rows_between(_open(lake, came), came.event_time, between, choose)
+        rejected, files = of_came.filter(pc.field(DAY).is_null()), files + more
+    told = tuple(_as_rejected(came, keys, row, is_valid) for row in rejected.to_pylist())
+    return LogRows(stream, is_valid, tuple(sorted(told, key=lambda row: row.batch)), files, log.version())
+
+
+def rows_at(lake: Lake, stream: Stream, places: Iterable[tuple[int, str]]) -> tuple[pa.Table, FilesRead, int]:
+    """The valid rows at some places of the stream's log, which files, and the version of the log."""
+    log, wanted = _open(lake, stream), {*places}
+    batches = {batch for batch, _ in wanted}
+
+    def chosen(rows: pa.Table) -> pa.Table:
+        near = rows.filter(pc.field(DAY).is_valid() & pc.field(BATCH).isin([*batches]))
+        is_one = [place_of(row[BATCH], row[ORIGIN]) in wanted for row in near.select([BATCH, ORIGIN]).to_pylist()]
+        return near.filter(pa.array(is_one, pa.bool_()))
+
+    least, greatest = min(batches, default=0), max(batches, default=-1)
+    found, files = rows_between(log, stream.event_time, Between(), chosen, batches=(least, greatest))
+    return found, files, log.version()
+
+
+def _open(lake: Lake, stream: Stream) -> Any:
+    require_log(lake, stream)
+    check_as_of(lake, stream)
+    table = delta.open_table(lake.log(stream))
+    if table is None:
+        raise LogError(f"the log of stream {stream.name!r} is gone.", stream=stream.name)
+    return table
+
+
+def _chosen(stream: Stream, keys: Sequence[Key], between: Between, newest: int | None, rows: pa.Table) -> pa.Table:
+    time = pc.field(stream.event_time)
+    bounds = [] if between.since is None else [time >= _scalar(rows, stream.event_time, between.since)]
+    bounds += [] if between.until is None else [time <= _scalar(rows, stream.event_time, between.until)]
+    if newest is not None:
+        bounds.append(pc.field(BATCH) <= newest)
+    of_valid = reduce(or_, (_has(rows, key, unread=False) for key in keys), pc.scalar(False))
+    of_rejected = reduce(or_, (_has(rows, key, unread=True) for key in keys), pc.scalar(False))
+    came = pc.field(ORIGIN).is_valid()
+    is_one = (pc.field(DAY).is_valid() & of_valid) | (
+        pc.field(DAY).is_null() & pc.field(REJECTED).is_valid() & of_rejected
+    )
+    return rows.filter(reduce(and_, bounds, came & is_one))
+
+
+def _has(rows: pa.Table, key: Key, *, unread: bool) -> pc.Expression:
+    """True for the rows of a key; `unread`: also where a part of it is null, as it could not be read."""
+    conditions = [_equals(rows, name, value, unread) for name, value in key.items()]
+    return reduce(and_, conditions, pc.scalar(True))
+
+
+def _equals(rows: pa.Table, name: str, value: Any, unread: bool) -> pc.Expression:
+    column = pc.field(name)
+    if value is None:
+        return column.is_null()
+    is_nan = isinstance(value, float) and value != value
+    same = column.is_valid() & (column.is_nan() if is_nan else column == _scalar(rows, name, value))
+    return same | column.is_null() if unread else same
+
+
+def _scalar(rows: pa.Table, name: str, value: Any) -> pa.Scalar:
+    return pa.scalar(value, rows.schema.field(name).type)
+
+
+def place_of(batch: int, origin: Any) -> tuple[int, str]:
+    """The place of a row in its log, by which a row of a result is known to be the same."""
+    return batch, json.dumps(origin, default=str, sort_keys=True)
+
+
+def by_place(rows: pa.Table) -> dict[tuple[int, str], dict[str, Any]]:
+    """The rows of a log by their places."""
+    return {place_of(row[BATCH], row[ORIGIN]): row for row in rows.to_pylist()}
+
+
+def as_input(stream: Stream, row: Mapping[str, Any], columns: Iterable[str], **more: Any) -> InputRow:
+    """A row of a log as an answer has it, with the values of some columns."""
+    origin = row[ORIGIN] or {}
+    return InputRow(
+        stream=stream.name,
+        place=place_in_words(origin),
+        origin=_of_source(origin),
+        batch=row[BATCH],
+        values={name: row[name] for name in columns if name in row},
+        event_time=row[stream.event_time],
+        ingested_at=row[INGESTED_AT],
+        stamp=row[STAMP],
+        **{
+            "change": _sign_of(origin),
+            "sequence": _sequence(stream, row),
+            "repairs": origin.get(REPAIRS),
+            **more,
+        },
+    )
+
+
+def identity_of(row: Mapping[str, Any]) -> str:
+    """The identity of a row, which one that takes it back has, too."""
+    origin = row[ORIGIN] or {}
+    if origin.get("identity") is not None:
+        return str(origin["identity"])
+    batch = row[BATCH] if origin.get(RETRACTS) is None else origin[RETRACTS]
+    return str(place_of(batch, _of_source(origin)))
+
+
+def place_in_words(origin: Mapping[str, Any]) -> str:
+    """Where a row is from, for people: file and line, topic with partition and offset, or unit of a table."""
+    return ", ".join(_words(_of_source(origin))) or "unknown"
+
+
+def _words(origin: Mapping[str, Any]) -> Iterator[str]:
+    if "path" in origin:
+        path, position = str(origin["path"]).removeprefix("file://"), origin.get("position")
+        yield path if position is None else f"{path}, row {position}"
+    elif "topic" in origin:
+        yield f"{origin['topic']}, partition {origin['partition']}, offset {origin['offset']}"
+    elif "unit" in origin:
+        yield f"unit {origin['unit']}, row {origin['position']}"
+    else:
+        for name, value in origin.items():
+            if isinstance(value, Mapping):
+                yield from _words(value)
+            elif value is not None:
+                yield f"{name} {value}"
+
+
+def _of_source(origin: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in origin.items() if name not in _OF_LOGS}
+
+
+def _sign_of(origin: Mapping[str, Any]) -> int:
+    if origin.get("change") is not None:
+        return int(origin["change"])
+    return -1 if (origin.get(RETRACTION) or 0) % 2 else 1
+
+
+def _sequence(stream: Stream, row: Mapping[str, Any]) -> str | None:
+    """The sequence of a revision, where it is a column, or a field of its origin."""
+    name = stream.sequence
+    if name is None:
+        return None
+    _, _, of_origin = name.partition(f"{ORIGIN}.")
+    value = (row[ORIGIN] or {}).get(of_origin) if of_origin else row.get(name)
+    return None if value is None else str(value)
+
+
+def _as_rejected(stream: Stream, keys: Sequence[Key], row: Mapping[str, Any], valid: pa.Table) -> RejectedRow:
+    origin, batch = _of_source(row[ORIGIN]), row[BATCH]
+    repaired = (
+        repair[BATCH]
+        for repair in valid.select([BATCH, ORIGIN]).to_pylist()
+        if repair[ORIGIN].get(REPAIRS) == batch and _of_source(repair[ORIGIN]) == origin
+    )
+    return RejectedRow(
+        stream=stream.name,
+        place=place_in_words(origin),
+        origin=origin,
+        batch=batch,
+        reasons=tuple(row[REJECTED] or ()),
+        payload=None if row[RAW] is None else row[RAW].decode(errors="backslashreplace"),
+        certain=any(all(row[name] is not None or value is None for name, value in key.items()) for key in keys),
+        repaired_in=next(repaired, None),
+    )

@@ -1,0 +1,90 @@
+"""The changes of what is current of one group, each with the late rows that it was the first to count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+from streaming.base import EPOCH, MILLISECOND, REASON, REVISION, SIGN
+from streaming.declare import CHANGES, CORRECTIONS, Operator
+from streaming.lake import Lake
+from streaming.operators import open_side
+from streaming.provenance.answer import Change, InputRow, Row, values_of
+from streaming.reading import StoredRows, rows_of_key, value_as_typed
+from streaming.tables import delta, newest_commits, rows_of
+
+_CORRECTIONS = "corrections"
+
+
+def changes_of_group(lake: Lake, operator: Operator, key: Row, late: Sequence[InputRow] = ()) -> tuple[Change, ...]:
+    """Every change that was told of a group of results, oldest first; none of a lake as of older batches."""
+    table = None if lake.cut is not None or not operator.published else delta.open_table(lake.table(operator, CHANGES))
+    if table is None:
+        return ()
+    rows = rows_of(table)
+    stored = StoredRows(rows, tuple(rows.schema.names))
+    of_key = rows_of_key(stored, {name: value_as_typed(value) for name, value in key.items()}).to_pylist()
+    revisions = sorted({row[REVISION] for row in of_key})
+    commits = _looks(table, revisions)
+    start = key.get("window_start")
+    day = start.date() if isinstance(start, datetime) else None
+    corrected = {} if day is None or not operator.corrected else _corrections_of(lake, operator, day)
+    changes, before = [], dict[str, int]()
+    for revision in revisions:
+        mine = [row for row in of_key if row[REVISION] == revision]
+        was, now = (values_of(operator, [row for row in mine if row[SIGN] == sign]) for sign in (-1, 1))
+        reason = next((row[REASON] for row in mine if row[SIGN] > 0), mine[0][REASON])
+        commit = commits.get(revision, {})
+        seen = commit.get("userMetadata", {}).get(_CORRECTIONS, delta.BEFORE)
+        correction = next((each for each in corrected if each <= seen), None) if reason == "correction" else None
+        through, corrected_at = corrected[correction] if correction is not None else ({}, None)
+        causes = [
+            row.place
+            for row in late
+            if row.stream in through and before.get(row.stream, -1) < row.batch <= through[row.stream]
+        ]
+        before = {**before, **through}
+        changes.append(
+            Change(
+                revision,
+                reason,
+                was,
+                now,
+                _instant(commit.get("timestamp")),
+                corrected_at,
+                through,
+                tuple(dict.fromkeys(causes)),
+            )
+        )
+    return tuple(changes)
+
+
+def _looks(table: Any, revisions: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """The commits of some revisions of a table of changes, as far as their entries are still there."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for commit in newest_commits(table) if revisions else ():
+        says = commit["userMetadata"]
+        number = says.get("revision") if isinstance(says, dict) else None
+        if isinstance(number, int) and number in revisions:
+            found.setdefault(number, commit)
+        if len(found) == len(revisions):
+            break
+    return found
+
+
+def _corrections_of(lake: Lake, operator: Operator, day: date) -> dict[int, tuple[Mapping[str, int], datetime | None]]:
+    """By version of the corrections, newest first: through which batches a day was corrected then, and when."""
+    table = open_side(lake, operator, CORRECTIONS)
+    found: dict[int, tuple[Mapping[str, int], datetime | None]] = {}
+    for commit in () if table is None else newest_commits(table):
+        says = commit["userMetadata"]
+        days = says.get("through") if isinstance(says, dict) else None
+        through = days.get(day.isoformat()) if isinstance(days, dict) else None
+        if isinstance(through, dict):
+            found[commit["version"]] = (through, _instant(commit.get("timestamp")))
+    return found
+
+
+def _instant(millis: object) -> datetime | None:
+    return (EPOCH + millis * MILLISECOND).astimezone(UTC) if isinstance(millis, int) else None

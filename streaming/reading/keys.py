@@ -1,0 +1,104 @@
+"""Rows of one key, whose values are given as texts, and the keys that come nearest where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.base import DAY, ReadError
+from streaming.reading.conditions import Value, column, quoted, text_literal
+from streaming.reading.selection import Choice, new_database
+from streaming.reading.stored import StoredRows
+
+NULL = "null"
+"""The text of a value that is null."""
+_NEAR = 5
+
+
+def rows_of_key(rows: StoredRows, key: Mapping[str, str]) -> pa.Table:
+    """All columns of those rows of a table in which each column of the key has the value that its text stands for.
+
+    An instant is of UTC where it names no zone, and `null` stands for a null, too.
+
+    Raises:
+        ReadError: a column is not there, or a text is no value of its type.
+    """
+    whole = StoredRows(rows.source, tuple(rows.source.schema.names), condition=rows.condition)
+    conditions = [_is(name, text, whole.schema) for name, text in key.items()]
+    start = key.get("window_start")
+    if start is not None and DAY in whole.columns:
+        # Days are partitions, so that files of others are left out.
+        conditions.append(f"(\"{DAY}\" = date '{_instant('window_start', start).date().isoformat()}')")
+    return replace(Choice(whole), conditions=tuple(conditions)).table()
+
+
+def near_keys(rows: StoredRows, key: Mapping[str, str], columns: Sequence[str]) -> tuple[str, ...]:
+    """The keys in these columns that come nearest to one of which there is no row, as they are typed; a few of them."""
+    schema, named = rows.source.schema, [name for name in columns if name in rows.source.schema.names]
+    if not named:
+        return ()
+    is_same = [f"coalesce(cast({_is(name, text, schema)} as int), 0)" for name, text in key.items() if name in named]
+    apart = [
+        f"levenshtein(coalesce(cast({quoted(name)} as varchar), ''), {text_literal(text)})"
+        for name, text in key.items()
+        if name in named
+    ]
+    order = [f"{' + '.join(is_same)} desc"] * bool(is_same) + [" + ".join(apart)] * bool(apart)
+    names = ", ".join(map(quoted, named))
+    with new_database() as database:
+        database.register("rows", rows.source)
+        query = f"select distinct {names} from rows where {rows.condition}"
+        found = database.sql(f"select * from ({query}) order by {', '.join([*order, names])} limit {_NEAR}")
+        return tuple(key_as_typed(row) for row in found.to_arrow_table().to_pylist())
+
+
+def key_as_typed(key: Mapping[str, Any]) -> str:
+    """A key as it is typed on the command line: `id=a window_start=2026-01-01T00:00:00`."""
+    parts = (f"{name}={value_as_typed(value)}" for name, value in key.items())
+    return " ".join(f"'{part}'" if any(each in part for each in " '\"$`\\&;|<>()*?!") else part for part in parts)
+
+
+def value_as_typed(value: object) -> str:
+    """A value as it is typed: an instant of UTC without its zone, a null as `null`."""
+    if value is None:
+        return NULL
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).replace(tzinfo=None).isoformat()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _is(name: str, text: str, schema: pa.Schema) -> str:
+    """SQL of DuckDB: whether a column has the value of a text."""
+    value = column(name, schema)
+    same = _equals(name, value, text)
+    return f"(({same}) or ({value.sql} is null))" if text == NULL else f"({same})"
+
+
+def _equals(name: str, value: Value, text: str) -> str:
+    if text == NULL and value.kind != "text":
+        return "false"
+    match value.kind:
+        case "instant":
+            return f"{value.sql} = timestamptz '{_instant(name, text).isoformat()}'"
+        case "local":
+            return f"{value.sql} = timestamp '{_instant(name, text).replace(tzinfo=None).isoformat()}'"
+        case "double" | "decimal":
+            return f"{value.sql} = try_cast({text_literal(text)} as double)"
+        case _:
+            return f"cast({value.sql} as varchar) = {text_literal(text)}"
+
+
+def _instant(name: str, text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ReadError(
+            f"{name}={text!r} is no instant.", "Write it as 2026-03-02T09:00, which is of UTC.", field=name, value=text
+        ) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

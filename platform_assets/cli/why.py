@@ -113,9 +113,9 @@ def _print_inputs(title: str, rows: Sequence[InputRow], limit: int, *, with_reas
     heads = ["from", "batch", "came", *names, "why not" if with_reason else "late"]
     lines = [
         [
-            row.place,
-            str(row.batch),
-            told(row.ingested_at),
+            _short(row.place),
+            "" if row.batch < 0 else str(row.batch),
+            "" if row.ingested_at is None else told(row.ingested_at),
             *(_text(row.values.get(name)) for name in names),
             row.reason if with_reason else "late" if row.late else "",
         ]
@@ -131,7 +131,7 @@ def _print_rejected(answer: Why, limit: int) -> None:
         return
     lines = [
         [
-            row.place,
+            _short(row.place),
             str(row.batch),
             "; ".join(row.reasons),
             "" if row.repaired_in is None else f"repaired in batch {row.repaired_in}",
@@ -152,7 +152,7 @@ def _print_changes(changes: Sequence[Change]) -> None:
             told(change.told_at),
             change.reason,
             _difference(change),
-            ", ".join(change.causes) or _NOTHING,
+            ", ".join(map(_short, change.causes)) or _NOTHING,
         ]
         for change in changes
     ]
@@ -197,6 +197,11 @@ def _print_next(name: str, answer: Why) -> None:
         next_step(console, f"tidemark repair {answer.pipeline} --preview", "tells which rejected rows would come back.")
     else:
         next_step(console, f"tidemark explain {answer.operator}", "tells how all of its results are computed.")
+
+
+def _short(place: str) -> str:
+    """A place without the folder of the lake."""
+    return place.removeprefix(f"{current_lake().root.rstrip('/')}/")
 
 
 def _values(row: Mapping[str, Any]) -> str:

@@ -159,18 +159,19 @@ def identity_of(row: Mapping[str, Any]) -> str:
 
 
 def place_in_words(origin: Mapping[str, Any]) -> str:
-    """Where a row is from, for people: file and line, topic with partition and offset, or unit of a table."""
+    """Where a row is from, for people: file and position, topic with partition and offset, or unit of a table."""
     return ", ".join(_words(_of_source(origin))) or "unknown"
 
 
 def _words(origin: Mapping[str, Any]) -> Iterator[str]:
     if "path" in origin:
-        path, position = str(origin["path"]).removeprefix("file://"), origin.get("position")
-        yield path if position is None else f"{path}, row {position}"
+        path, position = str(origin["path"]).removeprefix("file:").removeprefix("//"), origin.get("position")
+        # Positions count within a batch, which may be of several files.
+        yield path if position is None else f"{path}, position {position}"
     elif "topic" in origin:
         yield f"{origin['topic']}, partition {origin['partition']}, offset {origin['offset']}"
     elif "unit" in origin:
-        yield f"unit {origin['unit']}, row {origin['position']}"
+        yield f"unit {origin['unit']}, position {origin['position']}"
     else:
         for name, value in origin.items():
             if isinstance(value, Mapping):

@@ -38,6 +38,8 @@ class Rewriting:
     """The table of the rows of a relation that were added or taken back."""
     ever: Callable[[str], exp.Table]
     """The table of the rows of a relation that are there, or were before."""
+    mark: str = ""
+    """The column by which a changed row is known, and which the rows that it is in have then, too; "" for none."""
 
     def places(self, node: exp.Expr) -> Iterator[Place]:
         """The places in which a changed relation is read."""
@@ -96,13 +98,15 @@ class Rewriting:
     def _typed(self, rows: Rows, query: exp.SetOperation) -> Rows:
         """Rows of one side with the types that both sides have together."""
         names = _outputs(query)
+        is_marked = bool(self.mark) and self.mark in _outputs(rows.query)
+        marks = [exp.alias_(exp.null(), self.mark, quoted=True)] if is_marked else []
         none = exp.Select(
-            expressions=[_column("both", name) for name in names],
+            expressions=[*(_column("both", name) for name in names), *marks],
             from_=exp.From(this=exp.Subquery(this=self.stable(query), alias=_alias("both"))),
             where=exp.Where(this=exp.false()),
         )
         some = exp.Select(
-            expressions=[_column("one", name) for name in names],
+            expressions=[_column("one", name) for name in (*names, *([self.mark] if is_marked else []))],
             from_=exp.From(this=exp.Subquery(this=rows.query, alias=_alias("one"))),
         )
         both = exp.Union(this=_in_brackets(none), expression=_in_brackets(some), distinct=False)
@@ -132,17 +136,20 @@ class Rewriting:
                 kind = "SEMI" if number == at else kind
             elif side == "LEFT" and kind != "SEMI":
                 if loose:
-                    nodes[number] = self._with_ghosts(query, sources[number], nodes[number])
+                    nodes[number] = self._with_ghosts(query, sources[number], nodes[number], number == at)
                     asked = [_of_ghosts(each, sources[number].alias) for each in asked]
                 side = "" if number == at else side
             elif side == "FULL":
                 if loose:
-                    nodes[1] = self._with_ghosts(query, sources[1], nodes[1])
+                    nodes[1] = self._with_ghosts(query, sources[1], nodes[1], at == 1)
                     asked = [_of_ghosts(each, sources[1].alias) for each in asked]
                 if moves[0] or len(asked) < len(conditions):
-                    nodes[0] = self._with_ghosts(query, sources[0], nodes[0])
+                    nodes[0] = self._with_ghosts(query, sources[0], nodes[0], at == 0)
                     asked = [_of_ghosts(each, sources[0].alias) for each in asked]
                 side = {None: "FULL", 0: "LEFT", 1: "RIGHT"}[at]
+            if self.mark and number == at and kind in ("SEMI", "ANTI"):
+                # The mark of a row is read, so that a partner is not only asked for.
+                side, kind = "", ""
             made = exp.Join(this=nodes[number])
             if asked or side or kind in ("SEMI", "ANTI"):
                 made.set("on", exp.and_(*asked) if asked else exp.true())
@@ -170,9 +177,15 @@ class Rewriting:
             made_query.append(
                 "expressions", exp.alias_(exp.null() if reason else each.this.copy(), each.alias, quoted=True)
             )
+        if self.mark and at is not None:
+            made_query.append("expressions", self._marked_by(sources[at].alias))
         if query.args.get("distinct") or query.args.get("group"):
             made_query.set("distinct", exp.Distinct())
         return Rows(made_query, hidden)
+
+    def _marked_by(self, alias: str) -> exp.Expr:
+        """The mark of the row that a row is made of."""
+        return exp.alias_(_column(alias, self.mark), self.mark, quoted=True)
 
     def _is_loose(self, condition: exp.Expr, opaque: Mapping[tuple[str, str], str], query: exp.Select) -> bool:
         """True where a condition may change its answer while the rows that it is asked of stay."""
@@ -187,7 +200,7 @@ class Rewriting:
         rows = rows or self.relaxed(source.this)
         return Rows(exp.Subquery(this=rows.query, alias=source.args["alias"].copy()), rows.opaque)
 
-    def _with_ghosts(self, query: exp.Select, source: exp.Expr, node: exp.Expr) -> exp.Expr:
+    def _with_ghosts(self, query: exp.Select, source: exp.Expr, node: exp.Expr, is_changed: bool) -> exp.Expr:
         """The rows of a source twice: once as they are, and once as the nulls that stand where no partner is.
 
         The condition of the join reads the columns whose names end with a mark, which both have.
@@ -206,6 +219,7 @@ class Rewriting:
             for name in names
         ]
         marked = [exp.alias_(_column(alias, name), _marked(name), quoted=True) for name in names]
+        marked += [self._marked_by(alias)] if self.mark and is_changed else []
         twice = exp.Select(
             expressions=[*columns, *marked] or [exp.alias_(is_ghost.copy(), _GHOST, quoted=True)],
             from_=exp.From(this=node),
@@ -273,11 +287,13 @@ class Rewriting:
         made = base.query.copy()
         semi = exp.Join(
             this=exp.Subquery(this=rows.query, alias=_alias(alias)),
-            side="LEFT",
-            kind="SEMI",
+            side="" if self.mark else "LEFT",
+            kind="" if self.mark else "SEMI",
             on=exp.and_(*asked) if asked else exp.true(),
         )
         made.append("joins", semi)
+        if self.mark:
+            made.append("expressions", self._marked_by(alias))
         return Rows(made, base.opaque)
 
 

@@ -130,6 +130,44 @@ class Query:
         )
         return text_of(keys)
 
+    def reaching(self, relation: str, marked: str, now: Callable[[str], str], keys: str, mark: str) -> str:
+        """A query for the marks of all rows of a relation that some keys may depend on, each once.
+
+        Rows that it leaves out can be taken away together, and the rows of these keys stay as they are.
+
+        Args:
+            relation: One of the relations that it reads.
+            marked: The name of the table or view of its rows that stand, each with its mark.
+            now: The name of the table or view of the rows of a relation that stand.
+            keys: The name of the table or view of the keys, with the columns that `affected` gives.
+            mark: The column of the marks, which no relation has.
+        """
+        rewriting = Rewriting(
+            frozenset({relation}), lambda _: parsed_name(marked), lambda name: parsed_name(now(name)), mark
+        )
+        places = list(rewriting.places(self._tree))
+        parts = [self._keys_of(rows.query, mark=mark) for place in places for rows in rewriting.rows(self._tree, place)]
+        union: exp.Query = parts[0]
+        for part in parts[1:]:
+            union = exp.Union(this=union, expression=part, distinct=False)
+        wanted = parsed_name(keys)
+        wanted.set("alias", exp.TableAlias(this=exp.to_identifier("wanted", quoted=True)))
+        names = self.key or (GLOBAL,)
+        same = [
+            exp.NullSafeEQ(
+                this=exp.column(name, "keys", quoted=True), expression=exp.column(name, "wanted", quoted=True)
+            )
+            for name in names
+        ]
+        return text_of(
+            exp.Select(
+                expressions=[exp.column(mark, "keys", quoted=True)],
+                from_=exp.From(this=_derived(union, "keys")),
+                joins=[exp.Join(this=wanted, side="LEFT", kind="SEMI", on=exp.and_(*same))],
+                distinct=exp.Distinct(),
+            )
+        )
+
     def restricted(self, now: Callable[[str], str], keys: str, *, have_nulls: bool = True) -> str:
         """The query for some keys alone, which are asked for below its groups and windows where that can be.
 
@@ -146,15 +184,17 @@ class Query:
             self._tree
         )
 
-    def _keys_of(self, query: exp.Expr, condition: exp.Expr | None = None) -> exp.Select:
+    def _keys_of(self, query: exp.Expr, condition: exp.Expr | None = None, mark: str = "") -> exp.Select:
         if isinstance(query, exp.Select) and condition is None:
             values = {each.alias: each for each in query.expressions}
-            query.set("expressions", [values[name] for name in self.key] or [_one()])
+            marks = [values[mark]] if mark else []
+            query.set("expressions", [*([values[name] for name in self.key] or [_one()]), *marks])
             query.set("distinct", None)
             return query
         names = [exp.alias_(exp.column(name, "rows", quoted=True), name, quoted=True) for name in self.key]
+        marks = [exp.alias_(exp.column(mark, "rows", quoted=True), mark, quoted=True)] if mark else []
         return exp.Select(
-            expressions=names or [_one()],
+            expressions=[*(names or [_one()]), *marks],
             from_=exp.From(this=_derived(query, "rows")),
             where=None if condition is None else exp.Where(this=condition),
         )

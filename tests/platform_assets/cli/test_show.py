@@ -181,6 +181,27 @@ def test_days_that_changed_are_a_document_and_a_table_with_the_revision_to_go_on
     assert "there is no revision 7 of 'departures_by_origin'; there are those up to 0" in refused["text"]
 
 
+def test_a_number_is_explained_as_a_document_and_for_people_with_its_rows(typed: Typed, lake: Lake) -> None:
+    rows = document_rows(typed, "show flights --json --where 'flights > 0' --limit 1")
+    key = f"origin={rows[0]['origin']} window_start={rows[0]['window_start']}"
+    answer = document(typed, f"why departures_by_origin {key} --json")
+    assert (answer["lake"], answer["pipeline"], answer["operator"]) == (lake.root, "flights", "departures_by_origin")
+    assert (answer["agrees"], answer["published"][0]["flights"]) == (True, rows[0]["flights"])
+    counting = [row for row in answer["inputs"] if row["counts"]]
+    assert len(counting) == rows[0]["flights"] and {row["values"]["origin"] for row in counting} == {rows[0]["origin"]}
+    assert 0 < answer["files"]["read"] < answer["files"]["of"]
+
+    code, out, _ = typed(f"why flights/departures_by_origin {key} --first")
+    told = " ".join(out.split())
+    assert code == 0 and "recomputed from exactly these rows, it is the same" in told
+    assert "that it counts" in told and "What decided, and what was read" in told and "Next: tidemark" in told
+    refused = document(typed, "why departures_by_origin origin=XYZ --json", expected=1)["error"]
+    assert "no result of view 'departures_by_origin' has origin=XYZ" in refused["text"]
+    assert refused["facts"]["choices"]
+    assert typed("why departures_by_origin JFK")[0] == 2
+    assert typed("why departures_by_origin origin=JFK --first --current")[0] == 2
+
+
 def document_rows(typed: Typed, command: str) -> list[Any]:
     """The rows that a command prints, one on each line."""
     code, out, err = typed(command)

@@ -200,8 +200,8 @@ def test_a_trap_is_not_fallen_into(judge: Judge, trap: str) -> None:
     assert not is_wrong(judge, name, feed)
 
 
-def without_ghosts(self: Rewriting, query: exp.Select, source: exp.Expr, node: exp.Expr) -> exp.Expr:
-    twice = WITH_GHOSTS(self, query, source, node)
+def without_ghosts(self: Rewriting, *of: Any) -> exp.Expr:
+    twice = WITH_GHOSTS(self, *of)
     values = twice.find(exp.Values)
     assert values is not None
     values.set("expressions", values.expressions[:1])

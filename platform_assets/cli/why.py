@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from platform_assets.cli.completion import why_names
 from platform_assets.cli.context import AsJson, AsOf, console, current_lake, find_operator, spark_session
 from platform_assets.cli.exit_codes import ExitCode
-from platform_assets.cli.render import next_step, print_rows
+from platform_assets.cli.render import next_step
 from platform_assets.cli.why_documents import WhyDocument
 from platform_assets.reports.registry import declared_reports
 from platform_assets.reports.why import why_of_report
 from streaming.base import counted, shown, told
-from streaming.provenance import Change, InputRow, What, Why
+from streaming.provenance import Change, InputRow, RejectedRow, What, Why
 from streaming.provenance import why as explain
 from streaming.reading import key_as_typed, value_as_typed
 
@@ -86,77 +88,65 @@ def _part(text: str) -> tuple[str, str]:
 
 
 def _print(answer: Why, limit: int, depth: int = 0) -> None:
-    _say(f"{'  ' * depth}{answer.pipeline}/{answer.operator}: {key_as_typed(answer.key)}", style="bold")
+    of = f"{answer.pipeline}/{answer.operator}: {key_as_typed(answer.key)}"
+    console.print(Text(of, style="bold"), soft_wrap=True)
     for row in answer.published:
-        values = {name: value for name, value in row.items() if name not in answer.key}
-        _say(f"{answer.what}: {_values(values)}")
-    _say(answer.said, style="" if answer.agrees is not False else "bold red")
-    counting = answer.counting
-    _print_inputs(f"{counted(len(counting), 'row')} that it counts", counting, limit, with_reason=False)
-    left = [row for row in answer.inputs if not row.counts]
-    _print_inputs(f"{counted(len(left), 'row')} that it does not count", left, limit, with_reason=True)
-    _print_rejected(answer, limit)
-    _print_changes(answer.changes)
+        _say(f"{answer.what}: {_values({name: each for name, each in row.items() if name not in answer.key})}")
+    console.print(Text(answer.said, style="bold red" if answer.agrees is False else ""), soft_wrap=True)
     for note in answer.notes:
         _say(f"note: {note}")
+    counting, left = answer.counting, [row for row in answer.inputs if not row.counts]
+    _print_lines(f"{counted(len(counting), 'row')} that it counts", map(_input, counting), limit)
+    _print_lines(f"{counted(len(left), 'row')} that it does not count", map(_input, left), limit)
+    _print_lines(f"{counted(len(answer.rejected), 'row')} rejected", map(_rejected, answer.rejected), limit)
+    _print_lines("what was published", map(_change, answer.changes), limit)
     if depth == 0:
-        _print_about(answer)
+        about = [f"{name}: {text}" for name, text in (*answer.rules.items(), *_versions(answer.versions))]
+        _print_lines("what decided, and what was read", [*about, f"files of logs: {answer.files}"], len(about) + 1)
+        verdicts = [
+            f"{each.outcome}  {each.table} version {each.version}  {each.expectation}: {each.observed}"
+            for each in answer.verdicts
+        ]
+        _print_lines("verdicts of the gate", verdicts, len(verdicts))
     for each in answer.upstream:
-        console.print()
+        _say("")
         _print(each, limit, depth + 1)
 
 
-def _print_inputs(title: str, rows: Sequence[InputRow], limit: int, *, with_reason: bool) -> None:
-    if not rows:
+def _print_lines(title: str, lines: Iterable[str], limit: int) -> None:
+    """A heading and the first of the lines below it; nothing where there are none."""
+    every = list(lines)
+    if not every:
         return
-    names = list(dict.fromkeys(name for row in rows for name in row.values))
-    heads = ["from", "batch", "came", *names, "why not" if with_reason else "late"]
-    lines = [
-        [
-            _short(row.place),
-            "" if row.batch < 0 else str(row.batch),
-            "" if row.ingested_at is None else told(row.ingested_at),
-            *(_text(row.values.get(name)) for name in names),
-            row.reason if with_reason else "late" if row.late else "",
-        ]
-        for row in rows[:limit]
+    _say(f"\n{title}")
+    for line in every[:limit]:
+        _say(f"  {line}")
+    if len(every) > limit:
+        _say(f"  ... and {len(every) - limit:,} more; --limit {limit * 10} shows more of them.")
+
+
+def _input(row: InputRow) -> str:
+    batch = "" if row.batch < 0 else f"batch {row.batch}"
+    marks = [
+        "takes back" if row.change < 0 else "",
+        "" if row.repairs is None else f"repairs a row of batch {row.repairs}",
+        "late" if row.late and row.counts else "",
+        row.reason,
     ]
-    print_rows(console, title, heads, lines)
-    if len(rows) > limit:
-        _say(f"... and {len(rows) - limit:,} more; --limit {limit * 10} shows more of them.")
+    return "  ".join(filter(None, (batch, _short(row.place), _values(row.values), ", ".join(filter(None, marks)))))
 
 
-def _print_rejected(answer: Why, limit: int) -> None:
-    if not answer.rejected:
-        return
-    lines = [
-        [
-            _short(row.place),
-            str(row.batch),
-            "; ".join(row.reasons),
-            "" if row.repaired_in is None else f"repaired in batch {row.repaired_in}",
-            "yes" if row.certain else "its key could not be read",
-        ]
-        for row in answer.rejected[:limit]
-    ]
-    title = f"{counted(len(answer.rejected), 'row')} that were rejected"
-    print_rows(console, title, ["from", "batch", "why", "since", "of this result"], lines)
+def _rejected(row: RejectedRow) -> str:
+    since = "" if row.repaired_in is None else f"repaired in batch {row.repaired_in}"
+    unsure = "" if row.certain else "its key could not be read"
+    parts = (f"batch {row.batch}", _short(row.place), "; ".join(row.reasons), since, unsure)
+    return "  ".join(filter(None, parts))
 
 
-def _print_changes(changes: Sequence[Change]) -> None:
-    if not changes:
-        return
-    lines = [
-        [
-            str(change.revision),
-            told(change.told_at),
-            change.reason,
-            _difference(change),
-            ", ".join(map(_short, change.causes)) or _NOTHING,
-        ]
-        for change in changes
-    ]
-    print_rows(console, "What was published", ["revision", "at", "reason", "values", "by late rows"], lines)
+def _change(change: Change) -> str:
+    at = "" if change.told_at is None else f" at {told(change.told_at)}"
+    causes = f", by late rows: {'; '.join(map(_short, change.causes))}" if change.causes else ""
+    return f"revision {change.revision}{at}, {change.reason}: {_difference(change)}{causes}"
 
 
 def _difference(change: Change) -> str:
@@ -169,23 +159,10 @@ def _difference(change: Change) -> str:
     return "; ".join(values)
 
 
-def _print_about(answer: Why) -> None:
-    lines = [*([name, text] for name, text in answer.rules.items()), *_versions(answer.versions)]
-    lines.append(["read", str(answer.files)])
-    print_rows(console, "What decided, and what was read", ["", ""], lines)
-    if answer.verdicts:
-        verdicts = [
-            [each.table, str(each.version), each.expectation, each.outcome, each.observed] for each in answer.verdicts
-        ]
-        print_rows(console, "The gate", ["table", "version", "expectation", "outcome", "observed"], verdicts)
-
-
-def _versions(versions: Mapping[str, Any]) -> Iterator[list[str]]:
+def _versions(versions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in versions.items():
-        if isinstance(value, Mapping):
-            yield [name, ", ".join(f"{table} {version}" for table, version in value.items())]
-        else:
-            yield [name, str(value)]
+        is_of_many = isinstance(value, Mapping)
+        yield name, ", ".join(f"{table} {version}" for table, version in value.items()) if is_of_many else str(value)
 
 
 def _print_next(name: str, answer: Why) -> None:
@@ -201,7 +178,8 @@ def _print_next(name: str, answer: Why) -> None:
 
 def _short(place: str) -> str:
     """A place without the folder of the lake."""
-    return place.removeprefix(f"{current_lake().root.rstrip('/')}/")
+    root = current_lake().root.rstrip("/")
+    return place.removeprefix(f"{root if '://' in root else Path(root).absolute()}/")
 
 
 def _values(row: Mapping[str, Any]) -> str:
@@ -213,5 +191,5 @@ def _text(value: object) -> str:
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
-def _say(text: str, style: str = "") -> None:
-    console.print(text, style=style or None, highlight=False, markup=False, soft_wrap=True)
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

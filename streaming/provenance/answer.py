@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 What = Literal["current", "first"]
 Row = Mapping[str, Any]
+MadeOf = tuple[Operator, Row]
+"""An operator, and the key of a group of its results."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class Question:
 class Evidence:
     """The part of an answer that depends on the kind of the operator.
 
-    `recomputed` is None where nothing can be recomputed; then `why_not` says why.
+    `recomputed` is None where nothing can be recomputed; then `why_not` says why. `made_of` are groups of results that
+    are among the inputs themselves.
     """
 
     inputs: tuple[InputRow, ...]
@@ -185,9 +188,15 @@ class Evidence:
     files: FilesRead = field(default_factory=FilesRead)
     versions: Mapping[str, int] = field(default_factory=dict)
 
-    def with_notes(self, *notes: str) -> Evidence:
-        """The evidence with some more notes."""
-        return replace(self, notes=(*self.notes, *notes))
+    made_of: tuple[MadeOf, ...] = ()
+
+    def recomputed_as(self, rows: tuple[Row, ...]) -> Evidence:
+        """The evidence with what its rows give."""
+        return replace(self, recomputed=rows)
+
+    def without(self, why_not: str) -> Evidence:
+        """The evidence of what cannot be recomputed, and why."""
+        return replace(self, recomputed=None, why_not=why_not)
 
 
 @singledispatch

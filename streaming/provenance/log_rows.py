@@ -10,13 +10,15 @@ from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, LogError, pc
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log import REPAIRS, RETRACTION, RETRACTS, check_as_of, require_log
-from streaming.provenance.answer import InputRow, RejectedRow
-from streaming.tables import Between, FilesRead, delta, rows_between
+from streaming.provenance.answer import InputRow, Question, RejectedRow
+from streaming.tables import Between, FilesRead, delta, nullable, rows_between
 
 REJECTED, RAW = "_rejected", "_raw"
 _OF_LOGS = (REPAIRS, RETRACTION, RETRACTS, "change", "identity")
@@ -73,6 +75,12 @@ def rows_at(lake: Lake, stream: Stream, places: Iterable[tuple[int, str]]) -> tu
     least, greatest = min(batches, default=0), max(batches, default=-1)
     found, files = rows_between(log, stream.event_time, Between(), chosen, batches=(least, greatest))
     return found, files, log.version()
+
+
+def frame_of(question: Question, rows: LogRows) -> DataFrame:
+    """The valid rows as a frame with the types of their log."""
+    columns = StructType.fromJson(json.loads(delta.opened(question.lake.log(rows.stream)).schema().to_json()))
+    return question.spark().createDataFrame(rows.valid, nullable(columns))
 
 
 def _open(lake: Lake, stream: Stream) -> Any:

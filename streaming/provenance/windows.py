@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +34,7 @@ from streaming.lake import Lake
 from streaming.operators import Progress, open_side
 from streaming.provenance.answer import Evidence, InputRow, Question, Row, evidence_of
 from streaming.provenance.groups import keys_of_streams
-from streaming.provenance.log_rows import LogRows, as_input, by_place, identity_of, place_of, rows_near
+from streaming.provenance.log_rows import LogRows, as_input, by_place, frame_of, identity_of, place_of, rows_near
 from streaming.provenance.told import changes_of_group
 from streaming.tables import Between, FilesRead, contents_on, delta, nullable
 from streaming.views import computation_of
@@ -189,16 +188,9 @@ def _near(operator: OverWindows, bounds: tuple[datetime, datetime]) -> Between:
 
 def _pairs(question: Question, operator: OverWindows, logs: Mapping[str, LogRows]) -> DataFrame:
     """The pairs of the rows, of the key alone."""
-    spark = question.spark()
-    frames = {name: spark.createDataFrame(log.valid, _schema(question.lake, log.stream)) for name, log in logs.items()}
-    pairs = computation_of(operator).pairs(frames)
+    pairs = computation_of(operator).pairs({name: frame_of(question, log) for name, log in logs.items()})
     same = [F.col(f"`{name}`").eqNullSafe(constant_of(question.key[name])) for name in operator.by]
     return pairs.where(reduce(and_, same)) if same else pairs
-
-
-def _schema(lake: Lake, stream: Stream) -> StructType:
-    table = delta.opened(lake.log(stream))
-    return nullable(StructType.fromJson(json.loads(table.schema().to_json())))
 
 
 def constant_of(value: Any) -> Column:

@@ -6,7 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.revisions.fold import SEQUENCE, Counts, StoredRevision, revise
-    from streaming.revisions.history import HistoryRuntime, intervals_of
+    from streaming.revisions.history import HistoryRuntime, intervals_by_revisions, intervals_of
     from streaming.revisions.laws import audit_revisions, newest_revisions
     from streaming.revisions.steps import Revising, followed_by, net, of_revisions, sequence_of, standing_rows
 

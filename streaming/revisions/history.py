@@ -397,6 +397,14 @@ def intervals_of(signed: DataFrame, history: History) -> DataFrame:
     return net(signed, [ADDED], [BATCH]).select(*(f"`{name}`" for name in history.columns), DAY, REASON)
 
 
+def intervals_by_revisions(came: DataFrame, history: History) -> DataFrame:
+    """The intervals between the revisions in some rows of the log of what came: the columns of a result, and `_day`.
+
+    The stream has neither extracts nor an age from which it forgets.
+    """
+    return _expected(_revisions_that_came(came, history), history)
+
+
 def _revisions_that_came(came: DataFrame, history: History) -> DataFrame:
     """The revisions that came, with `SINCE`, `SEQUENCE` and `GONE`, of what is the same the one that counts."""
     stream = history.of

@@ -90,6 +90,17 @@ def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionAll, parts)
 
 
+def selected_of(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of the selection's own output that the valid `rows` of each stream's log become, before a function."""
+    own = select_all(selected, rows).select(F.col("_0").alias(_FROM))
+    explodes = selected.outputs[""].explode is not None
+    return (
+        own.select(F.explode(_FROM).alias(_FROM) if explodes else _FROM)
+        .where(F.col(_FROM).isNotNull())
+        .select(f"{_FROM}.*")
+    )
+
+
 def _signs(selected: Selected, stream: Stream) -> dict[str, Column]:
     """The columns that tell which row is taken back, where some are; rows of several streams are told apart."""
     if not selected.signed:

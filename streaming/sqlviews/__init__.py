@@ -6,5 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.sqlviews.operator import SqlViewRuntime
+    from streaming.sqlviews.relations import MARK, Relation, relations_of
+    from streaming.sqlviews.steps import NamedRows, Position
 
 make_front(__name__)

@@ -11,7 +11,17 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, REASON, REVISION, SIGN, NoVersionError, SourceError
+from streaming.base import (
+    BATCH,
+    INGESTED_AT,
+    ORIGIN,
+    REASON,
+    REVISION,
+    SIGN,
+    STAMP,
+    NoVersionError,
+    SourceError,
+)
 from streaming.changes import Publishing, differences, revision_of
 from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, Stream, View
 from streaming.lake import Lake
@@ -19,6 +29,8 @@ from streaming.log import LogFiles, sign_of_row, standing, valid
 from streaming.revisions import followed_by, net, standing_rows
 from streaming.tables import delta, newest_commits, read_files, sql_type
 
+MARK = "_mark"
+"""The column of `Relation.marked` by which a row is known."""
 _VERSION_BITS = 32
 
 
@@ -46,6 +58,15 @@ class Relation(ABC):
         Raises:
             NoVersionError: that position cannot be read any more.
         """
+
+    def marked(self, spark: SparkSession, through: int) -> DataFrame:
+        """The rows that stand at a position, with a text by which each is known in MARK: equal rows have the same.
+
+        Raises:
+            NoVersionError: that position cannot be read any more.
+        """
+        rows = self.now(spark, through)
+        return rows.withColumn(MARK, F.to_json(F.struct(*(f"`{name}`" for name in self.columns))))
 
     @abstractmethod
     def signed(self, spark: SparkSession, after: int, through: int) -> DataFrame | None:
@@ -84,7 +105,16 @@ class StreamRelation(Relation):
 
     def standing_of(self, log: DataFrame) -> DataFrame:
         """The rows of a frame of the log that stand: `columns`."""
-        return self._named(net(log) if self._stream.takes_back else standing(valid(log)))
+        return self._named(self._standing(log))
+
+    def marked(self, spark: SparkSession, through: int) -> DataFrame:
+        """The rows that stand, with where and when each came, which is its mark."""
+        rows = self._standing(self._files.with_batches(spark, -1, through))
+        place = F.to_json(F.struct(BATCH, ORIGIN))
+        return self._named(rows.withColumn(MARK, place), BATCH, ORIGIN, STAMP, INGESTED_AT, MARK)
+
+    def _standing(self, log: DataFrame) -> DataFrame:
+        return net(log) if self._stream.takes_back else standing(valid(log))
 
     def signed(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         rows = self._files.with_batches(spark, after, through)

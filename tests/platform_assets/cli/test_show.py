@@ -194,7 +194,7 @@ def test_a_number_is_explained_as_a_document_and_for_people_with_its_rows(typed:
     code, out, _ = typed(f"why flights/departures_by_origin {key} --first")
     told = " ".join(out.split())
     assert code == 0 and "recomputed from exactly these rows, it is the same" in told
-    assert "that it counts" in told and "What decided, and what was read" in told and "Next: tidemark" in told
+    assert "that it counts" in told and "what decided, and what was read" in told and "Next: tidemark" in told
     refused = document(typed, "why departures_by_origin origin=XYZ --json", expected=1)["error"]
     assert "no result of view 'departures_by_origin' has origin=XYZ" in refused["text"]
     assert refused["facts"]["choices"]

@@ -134,6 +134,7 @@ def test_a_session_has_the_rows_that_late_ones_joined(spark: SparkSession, story
 
 def test_as_of_an_older_batch_the_number_is_that_of_then(spark: SparkSession, story: Lake) -> None:
     answer = asked(spark, story, as_of=1)
+    assert (answer.said, answer.recomputed) == ("recomputed from exactly these rows, it is the same", answer.published)
     assert (answer.agrees, answer.published[0]["total"]) == (True, 7)
     assert counted(answer) == [(0, 1, False), (0, 1, False), (0, 5, False)]
 

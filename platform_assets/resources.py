@@ -3,7 +3,7 @@
 # Not with postponed annotations: dagster reads those of resources, assets and ops when they are declared.
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,7 +11,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from platform_assets.keys import current_keys, table_key
-from streaming import Changed, Lake, Rows, Settings, changed, read, start_session
+from streaming import Changed, Lake, Rows, Settings, Why, changed, read, start_session, why
 from streaming.base import ReadError
 from streaming.declare import CURRENT, Operator, Pipeline, declared_pipelines
 
@@ -60,6 +60,18 @@ class LakeResource(dg.ConfigurableResource):
             ReadError: nothing is published yet, or nobody can tell any more what stood at that revision.
         """
         return changed(pipeline, operator, since=since, lake=self.lake)
+
+    def why(
+        self, pipeline: str | Pipeline, operator: str | Operator | None = None, key: Mapping[str, object] | None = None
+    ) -> Why:
+        """The rows behind one current result of this lake, as `tidemark.why` gives them.
+
+        Raises:
+            DeclarationError: there is no such pipeline or operator.
+            ReadError: no result, or several, have this key.
+            OperatorError: nobody can tell which rows made a result of this kind of operator.
+        """
+        return why(pipeline, operator, key, lake=self.lake)
 
 
 _FORMS = {"pyarrow.lib": Rows.arrow, "pandas": Rows.pandas, "polars": Rows.polars}

@@ -26,6 +26,8 @@ Layer = Literal[
 ]
 """The stage of an event's path that an asset is; `results` are final, `first_results` may be corrected."""
 
+WHY = "tidemark/why"
+"""The metadata of an asset with the command that explains one of its numbers."""
 UNKNOWN_TYPE = "unknown until it is written"
 
 
@@ -38,9 +40,12 @@ def asset_spec(
     deps: Sequence[dg.AssetKey] = (),
     columns: Sequence[ColumnSpec] = (),
     lineage: Lineage | None = None,
+    why: str = "",
     **more: Any,
 ) -> dg.AssetSpec:
     """An asset of the pipeline, in the group of its name; the layer is a tag and a kind, by which assets are filtered.
+
+    `why` is the view or report, with options, that `tidemark why` takes to explain a number of the asset.
 
     What is known of the columns belongs to the definition: it is there before the first run, and the UI adds its
     descriptions to the types that events tell.
@@ -52,6 +57,8 @@ def asset_spec(
             for one in columns
         ]
         metadata["dagster/column_schema"] = dg.TableSchema(described)
+    if why:
+        metadata[WHY] = dg.MetadataValue.text(f"tidemark why {why} KEY=VALUE ...")
     return dg.AssetSpec(
         key,
         deps=deps,

@@ -114,6 +114,7 @@ from streaming import TwoPhase as TwoPhase
 from streaming import ValueTrigger as ValueTrigger
 from streaming import View as View
 from streaming import Websocket as Websocket
+from streaming import Why as Why
 from streaming import Window as Window
 from streaming import Windowed as Windowed
 from streaming import WindowFunction as WindowFunction
@@ -159,5 +160,6 @@ from streaming import savepoints as savepoints
 from streaming import start_session as start_session
 from streaming import top as top
 from streaming import triggered_window as triggered_window
+from streaming import why as why
 
 __version__: str

@@ -151,6 +151,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 sources,
                 columns,
                 lineage_of_table(operator, table.suffix),
+                _why(pipeline, operator, table.suffix),
                 freshness_policy=_FRESH if is_watched else None,
             )
     for operator in pipeline.operators:
@@ -173,6 +174,11 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
             )
 
 
+def _why(pipeline: Pipeline, operator: Operator, suffix: str) -> str:
+    """The argument of `tidemark why` for a row of a table; empty for tables beside the operator's own."""
+    return "" if suffix else f"{pipeline.name}/{operator.name}{' --first' if operator.overlaid else ''}"
+
+
 def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """The current results that follow from several tables, published by whoever has written those."""
     return [
@@ -186,6 +192,7 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
             [keys.table_key(operator, table.suffix) for table in operator.tables if table.is_result],
             operator.columns_of(CURRENT),
             lineage_of_current(operator),
+            f"{pipeline.name}/{operator.name}",
         )
         for operator in pipeline.operators
         if operator.overlaid

@@ -47,6 +47,7 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
                 *(keys.log_key(stream) for stream in report.reads if isinstance(stream, Stream)),
                 *(keys.dimension_key(dimension.name) for dimension in report.dimensions),
             ],
+            why=report.name,
         )
         for section in report.sections
     ]

@@ -215,7 +215,7 @@ def evidence_of(operator: Operator, question: Question) -> Evidence:
 
 
 def compared(published: Sequence[Row], recomputed: Sequence[Row] | None, why_not: str) -> tuple[bool | None, str]:
-    """Whether a published result is what its rows give, and the words for it."""
+    """True where a published result is what its rows give, None where nobody can tell; and words for it."""
     if recomputed is None:
         return None, f"it cannot be recomputed: {why_not}"
     if not published:
@@ -253,7 +253,7 @@ def is_close(one: Any, other: Any) -> bool:
 
 
 _ROUNDING = 1e-9
-"""How far two sums of the same doubles may be apart, relatively, by the order in which they were added."""
+"""The relative distance of two sums of the same doubles that the order in which they were added may make."""
 
 
 def _differences(published: Sequence[Row], recomputed: Sequence[Row]) -> str:

@@ -246,7 +246,7 @@ def _none(asked: _Asked, columns: tuple[str, ...]) -> ReadError:
 
 
 def _rules(operator: Operator) -> Iterator[tuple[str, str]]:
-    """What decides on the rows of an operator, by name."""
+    """The parts of a declaration that decide on the rows of an operator, by name."""
     for stream in operator.reads:
         for rule in stream.rules:
             yield f"{stream.name}: {rule.name}", rule.condition
@@ -303,7 +303,8 @@ def _upstream(asked: _Asked, evidence: Evidence) -> tuple[tuple[Why, ...], tuple
 def _explain(asked: _Asked) -> Explain:
     def explain(operator: Operator, key: Row, what: What) -> Why:
         every = (asked.pipeline, *declared_pipelines().values())
-        pipeline = next((each for each in every if operator in each.operators), asked.pipeline)
+        own = None if operator.reads_current else Pipeline(operator.reads[0], (operator,))
+        pipeline = next((each for each in every if operator in each.operators), own or asked.pipeline)
         return _answered(_Asked(asked.session, asked.lake, pipeline, operator, key, what))
 
     return explain

@@ -6,9 +6,9 @@ from streaming.base import BATCH
 from streaming.declare import History
 from streaming.operators import Progress
 from streaming.provenance.answer import Evidence, Question, evidence_of
+from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import group_columns
 from streaming.provenance.log_rows import as_input, frame_of, rows_near
-from streaming.provenance.told import changes_of_group
 from streaming.revisions import intervals_by_revisions
 from streaming.tables import Between
 

@@ -80,7 +80,13 @@ def rows_at(lake: Lake, stream: Stream, places: Iterable[tuple[int, str]]) -> tu
 def frame_of(question: Question, rows: LogRows) -> DataFrame:
     """The valid rows as a frame with the types of their log."""
     columns = StructType.fromJson(json.loads(delta.opened(question.lake.log(rows.stream)).schema().to_json()))
-    return question.spark().createDataFrame(rows.valid, nullable(columns))
+    return as_frame(question, rows.valid, columns)
+
+
+def as_frame(question: Question, rows: pa.Table, columns: StructType) -> DataFrame:
+    """Some rows as a frame with these columns, each of which may be null."""
+    # Spark reads no row behind an empty part of a table.
+    return question.spark().createDataFrame(rows.combine_chunks(), nullable(columns))
 
 
 def _open(lake: Lake, stream: Stream) -> Any:

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from streaming.base import NoVersionError
 from streaming.declare import Operator, Stream, View
 from streaming.provenance.answer import Evidence, InputRow, MadeOf, Question, evidence_of
+from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import group_columns
-from streaming.provenance.log_rows import as_input
-from streaming.provenance.told import changes_of_group
+from streaming.provenance.log_rows import as_frame, as_input
 from streaming.reading import key_as_typed
 from streaming.sql import GLOBAL
 from streaming.sqlviews import MARK, NamedRows, Position, Relation, relations_of
@@ -43,11 +43,8 @@ def _(operator: View, question: Question) -> Evidence:
         found: dict[str, pa.Table] = {}
         for name, frame in rows.items():
             reaching = query.reaching(name, frames.add(frame), plain.__getitem__, keys, MARK)
-            found[name] = frame.join(frames.query(reaching), MARK, "left_semi").toArrow()
-        left = {
-            name: frames.add(spark.createDataFrame(table, StructType(rows[name].schema.fields)))
-            for name, table in found.items()
-        }
+            found[name] = frame.join(frames.query(reaching), MARK, "left_semi").select(*frame.columns).toArrow()
+        left = {name: frames.add(as_frame(question, table, rows[name].schema)) for name, table in found.items()}
         recomputed = frames.query(
             query.restricted(left.__getitem__, keys) if query.key else query.text(left.__getitem__)
         )

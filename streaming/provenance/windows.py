@@ -21,11 +21,12 @@ from streaming.base import (
     INGESTED_AT,
     ORDER,
     ORIGIN,
-    RETRACTED,
     STAMP,
     WINDOW,
+    counted,
     earlier,
     literal,
+    names_in,
     told,
 )
 from streaming.changes import ChangePosition
@@ -33,41 +34,33 @@ from streaming.declare import CHANGES, CORRECTIONS, UPDATES, OverWindows, Stream
 from streaming.lake import Lake
 from streaming.operators import Progress, open_side
 from streaming.provenance.answer import Evidence, InputRow, Question, Row, evidence_of
+from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import keys_of_streams
-from streaming.provenance.log_rows import LogRows, as_input, by_place, frame_of, identity_of, place_of, rows_near
-from streaming.provenance.told import changes_of_group
-from streaming.tables import Between, FilesRead, contents_on, delta, nullable
+from streaming.provenance.log_rows import (
+    LogRows,
+    as_frame,
+    as_input,
+    by_place,
+    frame_of,
+    identity_of,
+    place_of,
+    rows_near,
+)
+from streaming.tables import Between, FilesRead, contents_on, delta
 from streaming.views import computation_of
 
 _LATE = "_late"
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """A correction or an update of a group: its bounds, and the newest batch of each log that it counts."""
-
-    start: datetime
-    end: datetime
-    through: Mapping[str, int]
-    reason: str
-    is_void: bool = False
-
-    @property
-    def newest(self) -> tuple[int, bool]:
-        """The order of layers, as what is current has it."""
-        return sum(self.through.values()), self.reason == "correction"
 
 
 @evidence_of.register
 def _(operator: OverWindows, question: Question) -> Evidence:
     lake, key = question.lake, question.key
     window = (key["window_start"], key["window_end"])
-    layers = [] if question.what == "first" else _layers(lake, operator, key)
-    through = max(layers, key=lambda each: each.newest).through if layers else {}
+    through = {} if question.what == "first" else _counted_through(lake, operator, key)
     group = _Group.read(question, operator, window)
     counting = [not row[_LATE] or row[BATCH] <= through.get(stream, -1) for stream, row in group.rows]
     recomputed = group.results(counting, window)
-    inputs = tuple(_inputs(operator, question, group, counting, through))
+    inputs = tuple(_inputs(operator, question, group, counting))
     rejected = tuple(row for log in group.logs.values() for row in log.rejected)
     files = sum((log.files for log in group.logs.values()), FilesRead())
     late = [row for row in inputs if row.late]
@@ -76,34 +69,34 @@ def _(operator: OverWindows, question: Question) -> Evidence:
         recomputed,
         rejected,
         changes_of_group(lake, operator, key, late),
-        tuple(_notes(operator, question, late, bool(layers))),
+        tuple(_notes(operator, question, late)),
         files=files,
         versions={lake.log(log.stream): log.version for log in group.logs.values()},
     )
 
 
-def _layers(lake: Lake, operator: OverWindows, key: Row) -> list[_Layer]:
-    """The corrections and updates that stand for a group, as what is published has seen them."""
-    if lake.cut is not None and operator.corrected:
+def _counted_through(lake: Lake, operator: OverWindows, key: Row) -> Mapping[str, int]:
+    """The batch of each log up to which late rows count in what is published of a group; none where no late row does.
+
+    It is that of the newest correction or update which the newest look has seen.
+    """
+    if lake.cut is not None:
         # As of older batches corrections are computed for these.
-        through = {stream.name: lake.cut.get(stream.name, -1) for stream in operator.reads}
-        return [_Layer(key["window_start"], key["window_end"], through, "correction")]
+        return {stream.name: lake.cut.get(stream.name, -1) for stream in operator.reads} if operator.corrected else {}
     at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
-    seen = at.corrections if at.revision >= 0 else None
-    tables: list[tuple[DeltaTable | None, Mapping[str, Stream], str]] = []
-    if operator.corrected:
-        corrections = None if seen == delta.BEFORE else open_side(lake, operator, CORRECTIONS, seen)
-        tables.append((corrections, operator.counted_through, "correction"))
-    if operator.updated:
-        tables.append((open_side(lake, operator, UPDATES), {BATCH: operator.reads[0]}, "update"))
-    layers = []
-    for table, numbers, reason in tables:
+    is_told = at.revision >= 0
+    found = list[tuple[int, bool, Mapping[str, int]]]()
+    if operator.corrected and not (is_told and at.corrections == delta.BEFORE):
+        table = open_side(lake, operator, CORRECTIONS, at.corrections if is_told else None)
         for row in [] if table is None else _of_key(table, operator, key):
-            through = {stream.name: row[name] for name, stream in numbers.items()}
-            layers.append(
-                _Layer(row["window_start"], row["window_end"], through, reason, bool(row.get(RETRACTED, False)))
-            )
-    return layers
+            through = {stream.name: row[name] for name, stream in operator.counted_through.items()}
+            found.append((sum(through.values()), True, through))
+    if operator.updated:
+        table = open_side(lake, operator, UPDATES)
+        for row in [] if table is None else _of_key(table, operator, key):
+            if not is_told or row[BATCH] <= at.updates:
+                found.append((row[BATCH], False, {operator.reads[0].name: row[BATCH]}))
+    return max(found, key=lambda each: each[:2])[2] if found else {}
 
 
 def _of_key(table: DeltaTable, operator: OverWindows, key: Row) -> list[dict[str, Any]]:
@@ -167,7 +160,7 @@ class _Group:
     def results(self, counting: Sequence[bool], window: tuple[datetime, datetime]) -> tuple[Row, ...]:
         """The results of those pairs that count, of the window, or where none is of it of those that touch it."""
         chosen = self.pairs.filter(pa.array(counting, pa.bool_()))
-        frame = self.question.spark().createDataFrame(chosen, nullable(self.schema))
+        frame = as_frame(self.question, chosen, self.schema)
         results = computation_of(self.operator).results(frame).select(*self.operator.columns).toArrow().to_pylist()
         of_window = [row for row in results if (row["window_start"], row["window_end"]) == window]
         near = [row for row in results if row["window_start"] <= window[1] and row["window_end"] >= window[0]]
@@ -189,11 +182,11 @@ def _near(operator: OverWindows, bounds: tuple[datetime, datetime]) -> Between:
 def _pairs(question: Question, operator: OverWindows, logs: Mapping[str, LogRows]) -> DataFrame:
     """The pairs of the rows, of the key alone."""
     pairs = computation_of(operator).pairs({name: frame_of(question, log) for name, log in logs.items()})
-    same = [F.col(f"`{name}`").eqNullSafe(constant_of(question.key[name])) for name in operator.by]
+    same = [F.col(f"`{name}`").eqNullSafe(_constant(question.key[name])) for name in operator.by]
     return pairs.where(reduce(and_, same)) if same else pairs
 
 
-def constant_of(value: Any) -> Column:
+def _constant(value: Any) -> Column:
     """A value as a literal of Spark's."""
     return literal(value) if isinstance(value, datetime) else F.lit(value)
 
@@ -238,7 +231,6 @@ def _inputs(
     question: Question,
     group: _Group,
     counting: Sequence[bool],
-    through: Mapping[str, int],
 ) -> Iterable[InputRow]:
     """Every row of the key at the times of the window, in the order of the logs, and why some do not count."""
     streams = {stream.name: stream for stream in operator.reads}
@@ -274,8 +266,8 @@ def _columns_read(operator: OverWindows, stream: Stream) -> tuple[str, ...]:
     """The columns of a stream that a result is computed from."""
     read = {column for spec in operator.columns_of() for name, column in spec.of if name == stream.name}
     where = getattr(operator, "where", None)
-    more = {name for name in stream.columns if where is not None and name in where}
-    return tuple(name for name in stream.columns if name in read | more | {stream.event_time})
+    read |= {stream.event_time, *getattr(operator, "distinct", ()), *(names_in(where) if where else ())}
+    return tuple(name for name in stream.columns if name in read)
 
 
 def _taken_back(group: _Group, counting: Sequence[bool]) -> set[int]:
@@ -345,12 +337,13 @@ def _left_out(operator: OverWindows) -> str:
     return "in none of its windows" if where is None else f"left out by where: {where}"
 
 
-def _notes(operator: OverWindows, question: Question, late: Sequence[InputRow], is_corrected: bool) -> Iterable[str]:
+def _notes(operator: OverWindows, question: Question, late: Sequence[InputRow]) -> Iterable[str]:
     lake = question.lake
     waiting = [row for row in late if not row.counts and not row.reason.startswith("taken")]
     if question.what == "current" and waiting and operator.corrected:
         day = question.key["window_start"].date()
-        yield f"{len(waiting)} late rows wait: tidemark correct {question.pipeline.name} --day {day}"
+        command = f"tidemark correct {question.pipeline.name} --day {day}"
+        yield f"{counted(len(waiting), 'late row')} {'waits' if len(waiting) == 1 else 'wait'} for `{command}`"
     if not question.published:
         at = Progress.as_read(lake, operator)
         end = question.key["window_end"]

@@ -54,6 +54,7 @@ def proposed(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         ("tidemark lateness flights --view ", ["departures_by_origin"]),
         ("tidemark explain dep", ["departures_by_origin"]),
         ("tidemark explain fl", ["flights"]),
+        ("tidemark why ", ["departures_by_origin", "on_time_performance"]),
         ("tidemark report on", ["on_time_performance"]),
         ("tidemark show flights --js", ["--json"]),
     ],

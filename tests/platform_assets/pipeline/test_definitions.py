@@ -110,6 +110,16 @@ def test_every_column_of_a_table_says_what_it_is() -> None:
     assert {"_reason", "_revision"} <= set(schema("flights", "departures_by_origin_current"))
 
 
+def test_results_and_reports_name_the_command_that_explains_their_numbers() -> None:
+    told = {key: GRAPH.get(key).metadata.get("tidemark/why") for key in GRAPH.get_all_asset_keys()}
+    assert {key.path[-1]: why.value for key, why in told.items() if why is not None} == {
+        "departures_by_origin": "tidemark why flights/departures_by_origin --first KEY=VALUE ...",
+        "departures_by_origin_current": "tidemark why flights/departures_by_origin KEY=VALUE ...",
+        "on_time_performance": "tidemark why on_time_performance KEY=VALUE ...",
+        "on_time_performance_carriers": "tidemark why on_time_performance KEY=VALUE ...",
+    }
+
+
 def test_a_column_is_followed_from_what_is_current_to_what_landed() -> None:
     def computed_from(table: str, column: str) -> set[tuple[str, str]]:
         lineage = GRAPH.get(dg.AssetKey(["flights", table])).metadata["dagster/column_lineage"]

@@ -82,7 +82,7 @@ def test_a_row_that_does_not_count_says_why(spark: SparkSession, story: Lake) ->
     answer = asked(spark, story)
     left = [(row.batch, row.reason) for row in answer.inputs if not row.counts]
     assert left == [(3, "late: its window was closed at the watermark 2026-01-02 00:00:35; it waits for a correction")]
-    assert "1 late rows wait: tidemark correct readings --day 2026-01-01" in answer.notes
+    assert "1 late row waits for `tidemark correct readings --day 2026-01-01`" in answer.notes
 
 
 def test_a_rejected_row_of_the_group_is_told_with_its_reasons(spark: SparkSession, story: Lake) -> None:

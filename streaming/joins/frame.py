@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
@@ -17,6 +17,7 @@ from streaming.base import (
     AT,
     BATCH,
     DAY,
+    EPOCH,
     FIRST_INSTANT,
     MICROSECOND,
     ORIGIN,
@@ -68,6 +69,12 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
     others stream by; without it both sides are sorted, on disk if need be.
     """
     return _met(joined, left, right, new, _is_pair(joined), count)
+
+
+def pairs_of_rows(joined: Joined, logs: Mapping[str, DataFrame]) -> DataFrame:
+    """The pairs of the valid rows of each stream's log, in the columns of the join's table."""
+    left, right = side_rows(joined, "left", logs[joined.left.name]), side_rows(joined, "right", logs[joined.right.name])
+    return results(joined, pairs(joined, left, right, "left"), 0, EPOCH)
 
 
 def failed_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from streaming.base import RELEASE, ReadError
 from streaming.declare import CURRENT, FIRST, Operator, Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.operators import generation_of, runtime_of
-from streaming.provenance import histories, selections, sql_views, windows
+from streaming.provenance import histories, joins, selections, sql_views, windows
 from streaming.provenance.answer import Evidence, Question, Row, What, Why, compared, evidence_of
 from streaming.provenance.groups import group_columns, unpublished_key
 from streaming.provenance.upstream import MOST, Explain, upstream_of
@@ -26,7 +26,7 @@ from streaming.tables import delta
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_KINDS = (histories, selections, sql_views, windows)
+OF_KINDS = (histories, joins, selections, sql_views, windows)
 """The modules that tell for each kind of operator which rows made a result."""
 _SHOWN = 5
 

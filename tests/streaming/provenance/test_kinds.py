@@ -18,6 +18,7 @@ from streaming import (
     Derived,
     Files,
     History,
+    Joined,
     Json,
     Lake,
     Pipeline,
@@ -188,7 +189,7 @@ def test_a_number_of_a_report_comes_down_to_results_rows_and_verdicts(spark: Spa
         why_of_report(spark, lake, report, {"planet": "mars"})
 
 
-def test_a_selected_row_comes_down_to_the_row_of_the_log(spark: SparkSession, tmp_path: Any) -> None:
+def test_a_selected_row_and_a_pair_come_down_to_the_rows_of_the_log(spark: SparkSession, tmp_path: Any) -> None:
     visits = Stream(
         "visits",
         Files("landing/visits"),
@@ -197,8 +198,11 @@ def test_a_selected_row_comes_down_to_the_row_of_the_log(spark: SparkSession, tm
         clock=BoundedOutOfOrderness("5 seconds", max_ahead="30 days"),
     )
     long_visits = Selected("long_visits", visits, select={"id": "id", "doubled": "pages * 2"}, where="pages > 3")
-    pipeline, lake = Pipeline(visits, (long_visits,)), Lake(str(tmp_path / "lake"))
+    twice = Joined("twice", visits, visits, on=("id",), between=("0 seconds", "1 second"))
+    pipeline, lake = Pipeline(visits, (long_visits, twice)), Lake(str(tmp_path / "lake"))
     run(spark, lake, pipeline, [{"id": f"v{n}", "at": at(n).isoformat(), "pages": n} for n in range(6)])
     answer = why(pipeline, long_visits, {"id": "v5"}, lake=lake, spark=spark)
     assert (answer.agrees, answer.published) == (True, ({"id": "v5", "doubled": 10},))
     assert [(row.values["pages"], row.place.endswith("position 5")) for row in answer.inputs] == [(5, True)]
+    pair = why(pipeline, twice, {"_left_at": at(3)}, lake=lake, spark=spark)
+    assert (pair.agrees, [row.values["pages"] for row in pair.inputs]) == (True, [3])

@@ -16,17 +16,17 @@ from streaming.base import RELEASE, ReadError
 from streaming.declare import CURRENT, FIRST, Operator, Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.operators import generation_of, runtime_of
-from streaming.provenance import histories, joins, selections, sql_views, windows
+from streaming.provenance import histories, joins, lookups, selections, sql_views, windows
 from streaming.provenance.answer import Evidence, Question, Row, What, Why, compared, evidence_of
 from streaming.provenance.groups import group_columns, unpublished_key
-from streaming.provenance.upstream import MOST, Explain, upstream_of
+from streaming.provenance.upstream import Explain, answers_of, upstream_of
 from streaming.reading import key_as_typed, near_keys, rows_of_key, stored_rows, value_as_typed
 from streaming.tables import delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_KINDS = (histories, joins, selections, sql_views, windows)
+OF_KINDS = (histories, joins, lookups, selections, sql_views, windows)
 """The modules that tell for each kind of operator which rows made a result."""
 _SHOWN = 5
 
@@ -293,11 +293,8 @@ def _upstream(asked: _Asked, evidence: Evidence) -> tuple[tuple[Why, ...], tuple
         of_stream, more = upstream_of(asked.lake, stream, rows, _explain(asked))
         answers += of_stream
         notes += more
-    explain = _explain(asked)
-    answers += [explain(of, key, "current") for of, key in evidence.made_of[:MOST]]
-    left = [f"tidemark why {of.name} {key_as_typed(key)}" for of, key in evidence.made_of[MOST:]]
-    notes += [f"{len(left):,} more results, such as: {left[0]}"] if left else []
-    return tuple(answers), tuple(notes)
+    of_operators, more = answers_of(evidence.made_of, "current", _explain(asked))
+    return (*answers, *of_operators), (*notes, *more)
 
 
 def _explain(asked: _Asked) -> Explain:

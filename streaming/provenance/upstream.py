@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import BATCH, counted, from_micros, pc
+from streaming.base import BATCH, OperatorError, ReadError, counted, from_micros, pc
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
-from streaming.provenance.answer import InputRow, Row, What, Why, is_close
+from streaming.provenance.answer import InputRow, MadeOf, Row, What, Why, is_close
 from streaming.provenance.groups import group_columns
 from streaming.provenance.log_rows import as_input
 from streaming.reading import key_as_typed, value_as_typed
@@ -62,6 +62,21 @@ def _same(placed: UnitTable, row: InputRow, there: Sequence[dict[str, Any]]) -> 
                 yield each
 
 
+def answers_of(groups: Iterable[MadeOf], what: What, explain: Explain) -> Answers:
+    """The answers for the first of some groups of results, and notes on all others and on what cannot be explained."""
+    answers, notes = list[Why](), dict[str, None]()
+    different = {f"{of.name} {key_as_typed(key)}": (of, key) for of, key in groups}
+    for of, key in [*different.values()][:MOST]:
+        try:
+            answers.append(explain(of, key, what))
+        except (OperatorError, ReadError) as refused:
+            notes[str(refused)] = None
+    left = [*different][MOST:]
+    if left:
+        notes[f"{counted(len(left), 'more result')}, such as: tidemark why {left[0]}"] = None
+    return answers, [*notes]
+
+
 @singledispatch
 def _answers(of: Any, lake: Lake, side: str, rows: Sequence[Row], explain: Explain) -> Answers:
     return [], [f"nobody can tell what rows of {of!r} are made of"]
@@ -71,13 +86,8 @@ def _answers(of: Any, lake: Lake, side: str, rows: Sequence[Row], explain: Expla
 def _(of: Operator, lake: Lake, side: str, rows: Sequence[Row], explain: Explain) -> Answers:
     if side not in ("", "current"):
         return [], [f"rows of the side output {side!r} of {of.name} are not explained"]
-    columns = group_columns(of)
-    keys = {key_as_typed({name: row[name] for name in columns}): row for row in rows}
     what: What = "current" if side == "current" or not of.overlaid else "first"
-    answers = [explain(of, {name: row[name] for name in columns}, what) for row in [*keys.values()][:MOST]]
-    left = len(keys) - len(answers)
-    more = f"{counted(left, 'more result')} of {of.name}: ask for each with `tidemark why {of.name} KEY=VALUE`"
-    return answers, [more] if left > 0 else []
+    return answers_of([(of, {name: row[name] for name in group_columns(of)}) for row in rows], what, explain)
 
 
 @_answers.register

@@ -16,11 +16,13 @@ from quality import Suite, unique
 from streaming import (
     BoundedOutOfOrderness,
     Derived,
+    Enriched,
     Files,
     History,
     Joined,
     Json,
     Lake,
+    LookupRequest,
     Pipeline,
     Rule,
     Selected,
@@ -88,6 +90,10 @@ report = Report(
     (Section("totals", "By country.", totals, lambda sources: Suite((unique("one_row", ["country"]),))),),
     reads=(by_country,),
 )
+
+
+async def channel(row: Any, request: LookupRequest) -> dict[str, Any]:
+    return {"channel": "web"}
 
 
 def order(number: int, country: str, seconds: float, amount: int | None, version: int = 1) -> dict[str, Any]:
@@ -199,10 +205,14 @@ def test_a_selected_row_and_a_pair_come_down_to_the_rows_of_the_log(spark: Spark
     )
     long_visits = Selected("long_visits", visits, select={"id": "id", "doubled": "pages * 2"}, where="pages > 3")
     twice = Joined("twice", visits, visits, on=("id",), between=("0 seconds", "1 second"))
-    pipeline, lake = Pipeline(visits, (long_visits, twice)), Lake(str(tmp_path / "lake"))
+    asked = Enriched("asked", visits, channel, {"channel": "string"})
+    pipeline, lake = Pipeline(visits, (long_visits, twice, asked)), Lake(str(tmp_path / "lake"))
     run(spark, lake, pipeline, [{"id": f"v{n}", "at": at(n).isoformat(), "pages": n} for n in range(6)])
     answer = why(pipeline, long_visits, {"id": "v5"}, lake=lake, spark=spark)
     assert (answer.agrees, answer.published) == (True, ({"id": "v5", "doubled": 10},))
     assert [(row.values["pages"], row.place.endswith("position 5")) for row in answer.inputs] == [(5, True)]
     pair = why(pipeline, twice, {"_left_at": at(3)}, lake=lake, spark=spark)
     assert (pair.agrees, [row.values["pages"] for row in pair.inputs]) == (True, [3])
+    answer = why(pipeline, asked, {"id": "v5"}, lake=lake, spark=spark)
+    assert (answer.agrees, answer.said) == (None, "it cannot be recomputed: what was answered is in its table alone")
+    assert (answer.published[0]["channel"], [row.values["pages"] for row in answer.inputs]) == ("web", [5])

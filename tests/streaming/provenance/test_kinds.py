@@ -176,6 +176,7 @@ def test_a_chain_comes_down_to_the_first_log(spark: SparkSession, lake: Lake) ->
     assert all(row.place.endswith((".json, position 0", ".json, position 1")) for row in above.counting)
 
 
+@pytest.mark.long
 def test_a_number_of_a_report_comes_down_to_results_rows_and_verdicts(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(ReadError, match=r"report 'totals' is not published yet .* `tidemark report totals`"):
         why_of_report(spark, lake, report, {"country": "de"})

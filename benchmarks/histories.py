@@ -80,6 +80,8 @@ def _compared(folder: Path, kind: int, arguments: argparse.Namespace) -> Demand:
         drained.append(cost_of(partial(drain, session(), lake, log), folder / "lake/customers"))
         ours.append(cost_of(partial(follow, lake, runtime), folder / "lake/customers"))
         theirs.append(cost_of(partial(_merge, lake, customers, number, kind, target), folder / "merged"))
+        told = ", ".join(f"{of[-1].cpu:.2f}" for of in (drained, ours, theirs))
+        console.print(f"kind {kind}, batch {number}: CPU seconds of ingest, history, MERGE: {told}", highlight=False)
     # The first batch has every key, and the second warms up what the others do.
     for what, of in (("ingest and changes of the stream", drained), ("history", ours), ("MERGE", theirs)):
         seconds, written = (statistics.mean(values) for values in zip(*of[2:], strict=True))

@@ -31,14 +31,32 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def cpu_seconds(pid: int | None = None) -> float:
-    """CPU seconds so far of a process, this one if none is named, and of all it has started, those that ended too."""
-    burnt = 0.0
-    for member in family(pid or os.getpid()):
+    """CPU seconds so far of a process, this one if none is named, and of all it has started, those that ended too.
+
+    Spark's Python workers end when nobody has had work for them for a minute, and the daemon that forks them does not
+    wait for them, so that Linux adds their time to no process: they count as they were when this was asked last.
+    """
+    root, burnt = pid or os.getpid(), 0.0
+    ended = _workers.setdefault(root, {})
+    for member in family(root):
         try:
-            burnt += sum(member.cpu_times()[:4])
+            seconds = sum(member.cpu_times()[:4])
+            if _is_daemon(member) and _is_daemon(member.parent()):
+                ended[member] = seconds
+            else:
+                burnt += seconds
         except psutil.NoSuchProcess:
             continue
-    return burnt
+    return burnt + sum(ended.values())
+
+
+_workers: dict[int, dict[psutil.Process, float]] = {}
+"""CPU seconds of Spark's Python workers, by the process that has started them through others."""
+
+
+def _is_daemon(process: psutil.Process | None) -> bool:
+    """True of the process that forks Spark's Python workers, and of these."""
+    return process is not None and "pyspark.daemon" in command_line(process)
 
 
 def peak_memory(process: psutil.Process) -> int:

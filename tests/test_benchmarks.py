@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmarks.processes import code_of
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.processes import code_of, command_line, cpu_seconds, family, until
 
 
 def test_a_version_that_is_measured_runs_its_own_code_wherever_it_is_started(tmp_path: Path) -> None:
@@ -23,3 +28,22 @@ def test_a_version_that_is_measured_runs_its_own_code_wherever_it_is_started(tmp
         check=True,
     )
     assert process.stdout.strip() == "measured"
+
+
+def _busy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        while time.process_time() < 2:
+            pass
+    yield pa.record_batch({"pid": [os.getpid()]})
+
+
+def test_what_a_python_worker_of_spark_has_burnt_counts_after_it_has_ended(spark: SparkSession) -> None:
+    before = cpu_seconds()
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(_busy, "pid long").collect()
+    assert cpu_seconds() - before > 1
+    measured = cpu_seconds()
+    (worker,) = (each for each in family(os.getpid()) if each.pid == row.pid)
+    assert "pyspark.daemon" in command_line(worker)
+    worker.kill()
+    assert until(lambda: worker not in family(os.getpid()), 10) is not None
+    assert cpu_seconds() >= measured

@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
 AUDIT := .tidemark/audit
 DBT := .tidemark/dbt
+SQLMESH := .tidemark/sqlmesh
 LOCK := deploy/image/requirements.lock
 UV := uv==0.13.9
 IN_IMAGE := kafka postgres s3 avro protobuf plots lineage otel
@@ -48,7 +49,7 @@ demo-kafka: jars ## The same from a Kafka broker into a Postgres, both started f
 test: jars archive ## Run all tests but the long ones, on all cores, or in WORKERS processes; CI does the same for each change
 	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not long'
 
-test-all: jars archive $(DBT)/.installed ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide; CI does so each night
+test-all: jars archive $(DBT)/.installed $(SQLMESH)/.installed ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide; CI does so each night
 	@$(PARALLEL)
 
 test-fast: jars archive ## Run the tests that start neither Spark nor processes of their own
@@ -149,6 +150,13 @@ $(DBT)/.installed: | python
 	@echo 'Installing dbt into $(DBT) (once) ...'
 	@$(PYTHON) -m venv $(DBT)
 	@$(DBT)/bin/python -m pip install --quiet dbt-core==1.11.16 dbt-duckdb==1.10.1 deltalake==1.6.6 duckdb==2.0.0 pyarrow
+	@touch $@
+
+# A Python of its own: SQLMesh asks for a release of sqlglot, and only works with that one.
+$(SQLMESH)/.installed: | python
+	@echo 'Installing SQLMesh into $(SQLMESH) (once) ...'
+	@$(PYTHON) -m venv $(SQLMESH)
+	@$(SQLMESH)/bin/python -m pip install --quiet "sqlmesh[duckdb]==0.236.4" deltalake==1.6.6 pyarrow
 	@touch $@
 
 # A Python of its own: nothing of the platform needs what these two need.

@@ -1,4 +1,4 @@
-"""Models of dbt behind a view: real dbt over the open lake restates the days that late rows changed, and no others."""
+"""Models of dbt and SQLMesh behind a view: over the open lake they restate the days that changed, and no others."""
 
 from __future__ import annotations
 
@@ -66,6 +66,16 @@ def dbt() -> str:
     return str(command)
 
 
+@pytest.fixture(scope="session")
+def sqlmesh() -> str:
+    """The command, in a Python of its own that `make test-all` makes."""
+    with starting("SQLMesh"):
+        command = PROJECT / ".tidemark" / "sqlmesh" / "bin" / "sqlmesh"
+        if not command.exists():
+            raise FileNotFoundError(f"there is no {command}: run make test-all, or make .tidemark/sqlmesh/.installed")
+    return str(command)
+
+
 @pytest.fixture
 def project(dbt: str, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The project of `deploy/dbt/example`, with the package beside it."""
@@ -130,6 +140,51 @@ def test_a_model_restates_the_days_that_late_rows_changed_and_no_others(
     build(known)
     third = {str(day): by for day, *_, by in built("revenue_by_day")}
     assert third == {day: by for day, by in second.items() if day != "2026-01-06"}
+
+
+def test_sqlmesh_restates_the_days_that_late_rows_changed_and_no_others(
+    spark: SparkSession, lake: Lake, sqlmesh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """```
+    in time   5th 09:05, 6th 09:05, 14th 09:05 and 11:05    all days are built
+    late      5th 09:05                                      the 5th is built again
+    by hand   the order of the 6th is taken back             the 6th is gone
+    ```
+    """
+    shutil.copytree(PROJECT / "deploy" / "sqlmesh", tmp_path / "sqlmesh")
+    monkeypatch.setenv("TIDEMARK_HOME", lake.root)
+    monkeypatch.setenv("ACME_DATABASE", str(tmp_path / "acme.duckdb"))
+    monkeypatch.setenv("MAX_FORK_WORKERS", "1")
+    monkeypatch.setenv("SQLMESH__DISABLE_ANONYMIZED_ANALYTICS", "true")
+
+    def build(*restated: str) -> dict[str, Any]:
+        command = [sqlmesh, "plan", "--auto-apply", "--no-prompts", *restated]
+        subprocess.run(command, cwd=tmp_path / "sqlmesh", check=True)
+        rows = built("acme.acme.revenue_by_day")
+        return {str(day): at for day, *_, at in rows}
+
+    def restate(since: int) -> tuple[int, dict[str, Any]]:
+        told = changed(PIPELINE, since=since, lake=lake)
+        for day in map(str, told.parts["_day"].to_pylist()):
+            at = build("--restate-model", "acme.revenue_by_day", "--start", day, "--end", day)
+        assert [row[:3] for row in built("acme.acme.revenue_by_day")] == expected(spark, lake)
+        return told.revision, at
+
+    run(spark, lake, PIPELINE, [order(5, 9, 1), order(6, 9, 2), order(14, 9, 4), order(14, 11, 8)])
+    known, first = changed(PIPELINE, lake=lake).revision, build()
+    assert [row[:3] for row in built("acme.acme.revenue_by_day")] == expected(spark, lake)
+
+    run(spark, lake, PIPELINE, [order(5, 9, 16)])
+    assert correct(spark, lake, orders_by_hour, lambda: NOW)
+    publish(spark, lake, orders_by_hour)
+    known, second = restate(known)
+    assert {day for day, at in second.items() if at != first[day]} == {"2026-01-05"}
+
+    retract(spark, lake, PIPELINE, orders, RowChoice(where="amount = 2"), "a test", "the test", lambda: NOW)
+    assert correct(spark, lake, orders_by_hour, lambda: NOW)
+    publish(spark, lake, orders_by_hour)
+    _, third = restate(known)
+    assert third == {day: at for day, at in second.items() if day != "2026-01-06"}
 
 
 def test_a_model_that_nobody_tells_what_changed_is_not_built(

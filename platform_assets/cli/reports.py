@@ -24,6 +24,7 @@ from quality import GateClosed
 from streaming.lake import Lake
 from streaming.operations import recomputed
 from streaming.reading import json_lines as lines_of
+from streaming.spark import frame_of_arrow
 
 
 @silent
@@ -60,7 +61,7 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
             raise
         if as_json:
             sections = {
-                title: _parsed(json_lines(spark.createDataFrame(table))) for title, table in published.tables.items()
+                title: _parsed(json_lines(frame_of_arrow(spark, table))) for title, table in published.tables.items()
             }
             ReportDocument.of(lake.root, declared, published, sections).print()
             return

@@ -40,6 +40,7 @@ from quality import (
 from quality.tables import table_id, table_name, write_rows
 from streaming.base import utc_now
 from streaming.lake import Lake
+from streaming.spark import frame_of_arrow
 from streaming.tables import delta
 
 
@@ -224,7 +225,7 @@ def _judge_sections(
         rows = tables[section.table]
         # The very rows that will be written, not a second run of the query.
         section_verdicts = judge_frame(
-            lambda rows=rows: sources.spark.createDataFrame(rows),  # type: ignore[misc]
+            lambda rows=rows: frame_of_arrow(sources.spark, rows),  # type: ignore[misc]
             lake,
             subject,
             suite,

@@ -52,7 +52,7 @@ from streaming.log import LogFiles, batches_after, newest_retraction
 from streaming.lookups import STEP
 from streaming.operators import NEWEST_BATCH, Progress, Replaced, generation_of
 from streaming.sinks import TIME
-from streaming.spark import exact_json
+from streaming.spark import exact_json, frame_of_arrow
 from streaming.tables import FileIndex, TableAbout, delta, read_files
 from streaming.views import late_pairs, late_rows, read_first
 
@@ -127,7 +127,7 @@ class _RefusedOutbox(Outbox):
         return int(_since(delta.contents(dead), before, Ledger.of(ledger)).num_rows)
 
     def _write(self, spark: SparkSession, rows: pa.Table, before: _Recorded, after: _Recorded) -> None:
-        frame = spark.createDataFrame(rows).withColumn(REVISION, F.lit(after.revision).cast("bigint"))
+        frame = frame_of_arrow(spark, rows).withColumn(REVISION, F.lit(after.revision).cast("bigint"))
         about = f"Dead letters of {self._of.name} for delivery {self._delivery.name}"
         delta.create(
             self._uri,

@@ -18,6 +18,7 @@ from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log import REPAIRS, RETRACTION, RETRACTS, check_as_of, require_log
 from streaming.provenance.answer import InputRow, Question, RejectedRow
+from streaming.spark import frame_of_arrow
 from streaming.tables import Between, FilesRead, delta, nullable, rows_between
 
 REJECTED, RAW = "_rejected", "_raw"
@@ -85,8 +86,7 @@ def frame_of(question: Question, rows: LogRows) -> DataFrame:
 
 def as_frame(question: Question, rows: pa.Table, columns: StructType) -> DataFrame:
     """Some rows as a frame with these columns, each of which may be null."""
-    # Spark reads no row behind an empty part of a table.
-    return question.spark().createDataFrame(rows.combine_chunks(), nullable(columns))
+    return frame_of_arrow(question.spark(), rows, nullable(columns))
 
 
 def _open(lake: Lake, stream: Stream) -> Any:

@@ -34,6 +34,7 @@ from streaming.operators import (
     net,
     revision_followed,
 )
+from streaming.spark import frame_of_arrow
 from streaming.sql import Query
 from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
@@ -176,7 +177,7 @@ class SqlViewSteps:
             rows = frames.query(self._texts.whole)
         else:
             have_nulls = any(column.null_count for column in keys.columns)
-            few = self._spark.createDataFrame(keys)
+            few = frame_of_arrow(self._spark, keys)
             frames.add(few, self._texts.keys)
             rows = frames.query(self._texts.restricted(have_nulls))
             was = None if was is None else _of_keys(was, few, self._view.query.key, have_nulls)

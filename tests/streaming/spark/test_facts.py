@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from streaming import Files
 from streaming.lake.lake import Lake
 from streaming.sources import Reading
+from streaming.spark import frame_of_arrow
 from streaming.spark.checkpoint import taken_entry
 from tests.support.feeds import land
 from tests.support.instants import at
@@ -63,6 +64,13 @@ def test_a_worker_does_not_look_for_garbage_among_modules_after_each_task(spark:
     # The second of two tasks that follow one another is not the first one of its worker.
     _, row = (spark.range(1).mapInArrow(looked_at, "never bigint, always bigint").collect()[0] for _ in range(2))
     assert row["never"] > 10 * row["always"] > 0
+
+
+def test_a_frame_of_an_arrow_table_has_the_rows_behind_a_chunk_without_any(spark: SparkSession) -> None:
+    rows = pa.concat_tables([pa.table({"id": pa.array(part, pa.int64())}) for part in ([1], [], [2], [], [], [3])])
+    assert [row.id for row in frame_of_arrow(spark, rows).collect()] == [1, 2, 3]
+    # Once Spark reads all of them, nobody needs `frame_of_arrow`.
+    assert spark.createDataFrame(rows).count() == 1
 
 
 @pytest.mark.long

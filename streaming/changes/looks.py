@@ -42,7 +42,14 @@ from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.revisions import intervals_of
 from streaming.selected import selected_rows
 from streaming.tables import contents_on, days_of, delta, newest_commits, rows_on
-from streaming.views import current_with_reasons, pinned_windows, read_corrections, read_updates, updated_through
+from streaming.views import (
+    current_with_reasons,
+    parted_from,
+    pinned_windows,
+    read_corrections,
+    read_updates,
+    updated_through,
+)
 
 NOTHING_CLOSED = -(2**62)
 
@@ -232,7 +239,7 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
             first = first.where(F.lit(False) if closed is None else F.col("window_end") <= literal(closed))
             updates = None if updates is None else updates.where(F.col("_batch") <= at.updates)
         corrections = read_corrections(spark, lake, operator, corrections_at)
-        return current_with_reasons(first, corrections, operator, updates)
+        return current_with_reasons(first, corrections, operator, updates, parted_from(lake, operator))
 
     def corrected(self, before: ChangePosition, most: int) -> Corrected | None:
         operator = self._operator

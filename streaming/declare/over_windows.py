@@ -189,9 +189,15 @@ class OverWindows(Operator):
         return True
 
     @property
+    def refuses_changes(self) -> str:
+        """Late rows that are left out, among them what takes a row back."""
+        dropping = "late='drop' would leave out what takes a row back, and count it twice; declare late='correct'"
+        return dropping if self.late == "drop" else ""
+
+    @property
     def parts_sessions(self) -> bool:
-        """True for sessions of rows that may be taken back, so that one may shrink or fall apart."""
-        return False
+        """True for sessions of a stream of which rows are taken back, so that one may shrink or fall apart."""
+        return self.window.merging and any(stream.takes_back for stream in self.reads)
 
     @property
     def updated(self) -> bool:

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from streaming.base import DeclarationError, check_choice, check_column_name, check_name, check_names, interval, settle
+from streaming.base import (
+    SIGN,
+    DeclarationError,
+    check_choice,
+    check_column_name,
+    check_name,
+    check_names,
+    interval,
+    settle,
+)
 from streaming.declare.columns import ColumnSpec, failed_of_sides, meaning_of
 from streaming.declare.delivered import CHANGES
 from streaming.declare.join_keys import InputSide, check_keys_there, keys_of
@@ -119,7 +128,7 @@ class TwoSided(OverWindows):
             return tuple(failed_of_sides(self.reads, windowed=True))
         if suffix == LATE:
             start, end, _ = self._bounds
-            return (*self.key_columns(), start, end, *_late(self.sides))
+            return (*self.key_columns(), start, end, *_late(self.sides, signed=any(of.takes_back for of in self.reads)))
         return super().columns_of(suffix)
 
     def key_columns(self) -> Iterator[ColumnSpec]:
@@ -201,8 +210,10 @@ def _check_result_names(what: str, values: Iterable[str], identity: tuple[str, .
         names.add(name.lower())
 
 
-def _late(sides: tuple[InputSide, InputSide]) -> Iterator[ColumnSpec]:
+def _late(sides: tuple[InputSide, InputSide], *, signed: bool) -> Iterator[ColumnSpec]:
     yield ColumnSpec("_side", "Which side the row came in on: left or right.", "string")
+    if signed:
+        yield ColumnSpec(SIGN, "1 for a row that is added, -1 for one that is taken back.", "int")
     stamp = "The stamp: the watermark of its log that was in force when the row's batch was read."
     yield ColumnSpec("_watermark", stamp, "timestamp")
     yield ColumnSpec("_batch", "Number of the batch that brought the row, in its log's own sequence.", "bigint")

@@ -164,21 +164,9 @@ class Windowed(OverWindows):
     @property
     def refuses_changes(self) -> str:
         """Late rows that are left out, and an update would be counted beside what it changes."""
-        if self.late == "drop":
-            return "late='drop' would leave out what takes a row back, and count it twice; declare late='correct'"
-        return "late='update' publishes what a correction changes; declare late='correct'" if self.updated else ""
-
-    @property
-    def refuses_retractions(self) -> str:
-        """Open sessions of rows without a key keep no rows that could be taken back."""
-        if self.window.merging:
-            return "a session may shrink or fall apart when a row is taken back; use windows of fixed bounds"
-        return self.refuses_changes
-
-    @property
-    def parts_sessions(self) -> bool:
-        """True where it has sessions of a stream of which rows are taken back."""
-        return self.window.merging and self.of.takes_back
+        if self.updated:
+            return "late='update' publishes what a correction changes; declare late='correct'"
+        return super().refuses_changes
 
     @property
     def _added(self) -> Mapping[str, tuple[ColumnSpec, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add, or_
@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from streaming.base import (
     BATCH,
@@ -22,6 +22,7 @@ from streaming.base import (
     EVENT_TIME,
     ORDER,
     ORIGIN,
+    SIGN,
     WINDOW,
     Encoder,
     FunctionError,
@@ -48,10 +49,14 @@ from streaming.keyed import row_class
 from streaming.lake import Lake
 from streaming.log import OperatorCounts
 from streaming.operators import (
+    IDENTITY,
     OperatorRuntime,
     Progress,
     can_be_compared,
+    net,
     runtime_of,
+    signs,
+    standing_among,
     whole_since,
 )
 from streaming.spark import as_json, first_failure
@@ -64,6 +69,7 @@ from streaming.views import (
     has_days,
     is_closed,
     kind_of,
+    parted,
     possible_bounds,
     rows_as_partial,
     until,
@@ -81,12 +87,18 @@ _MEETING, _KEPT = "_meeting", "_kept"
 ERROR = "_error"
 """The column with why there are no results, beside columns that users have named."""
 
+_OWN = "_own_window"
+"""The field of a signed row of a session with the window that it would be in if it were alone."""
+_OF_SIGNS = (SIGN, IDENTITY, _OWN)
+"""The fields of a row that only those have of which some may take back others."""
+
 
 class TwoSidedComputation(Computation[Of]):
     """The computation of a window join or a co-group, which brings the rows of two sides together.
 
     Pairs also have `_side`, and `_left` or `_right` with the row, null in the other. A pair is late by the clock of the
-    row's own log, whichever log is ahead: by its stamp it is known for certain.
+    row's own log, whichever log is ahead: by its stamp it is known for certain. Where rows of one of the logs may take
+    back others, the rows of both sides have a sign and an identity.
     """
 
     def pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
@@ -110,14 +122,36 @@ class TwoSidedComputation(Computation[Of]):
             rules += " but for rows without a window"
         return hashlib.sha256(rules.encode()).hexdigest()[:8]
 
+    def sign(self, pairs: DataFrame) -> Column:
+        return F.col(SIGN) if SIGN in pairs.columns else F.lit(1)
+
     def group(self, pairs: DataFrame, extra: Mapping[str, Column] | None = None) -> DataFrame:
         extras = [column.alias(name) for name, column in (extra or {}).items()]
         return kind_of(self.operator).group(
             pairs, self.operator.by, [*rows_as_partial(*ROWS.values()).of_rows, *extras]
         )
 
-    def kept(self, results: StructType) -> PartialColumns:
+    def results(self, pairs: DataFrame) -> DataFrame:
+        if SIGN not in pairs.columns or kind_of(self.operator).merges:
+            return super().results(pairs)
+        # The rows that stand are fewer, and a group holds all of its rows in memory.
+        return self.finish(self.group(self._standing(pairs, [*self.operator.by, WINDOW])))
+
+    def kept(self, results: StructType, pairs: DataFrame) -> PartialColumns:
         return rows_as_partial(*ROWS.values())
+
+    def standing(self, pairs: DataFrame, kept: DataFrame | None) -> DataFrame:
+        rows, keys = pairs.select(*self.operator.by, SIDE, *ROWS.values()), self.operator.by
+        if kept is not None:
+            rows = self._rows_of(kept).drop(WINDOW).unionByName(rows)
+        own = self._standing(rows, keys, keeps_signs=True).withColumn(WINDOW, _of_row(_OWN))
+        return kind_of(self.operator).group(own, keys, list(rows_as_partial(*ROWS.values()).of_rows))
+
+    def sessions(self, hulls: DataFrame, *extra: str) -> DataFrame:
+        return self._of_standing(hulls, *extra)
+
+    def voidable(self, late: DataFrame) -> DataFrame | None:
+        return late if _are_signed(late) else super().voidable(late)
 
     def counts(self, stream: Stream) -> OperatorCounts:
         """Those on both sides where the stream is both."""
@@ -128,12 +162,13 @@ class TwoSidedComputation(Computation[Of]):
         return OperatorCounts(late=late, unassigned=unassigned, by=self.counted_by(stream))
 
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
-        """Keys, window, `_side`, `_watermark`, `_batch`, and the row in either side."""
-        operator = self.operator
-        shown = (F.col(ROWS[side.name]).dropFields(EVENT_TIME, ORDER).alias(side.name) for side in operator.sides)
+        """Keys, window, `_side`, where rows are taken back `_change`, `_watermark`, `_batch`, the row in either side."""
+        operator, late = self.operator, self.pairs(logs).where("_late")
+        hidden = (EVENT_TIME, ORDER, *_OF_SIGNS)
+        shown = (F.col(ROWS[side.name]).dropFields(*hidden).alias(side.name) for side in operator.sides)
         bounds = (F.col(f"{WINDOW}.{bound}").alias(f"window_{bound}") for bound in ("start", "end"))
-        late = self.pairs(logs).where("_late")
-        return late.select(*operator.by, *bounds, SIDE, "_watermark", "_batch", *shown)
+        sign = [SIGN] if SIGN in late.columns else []
+        return late.select(*operator.by, *bounds, SIDE, *sign, "_watermark", "_batch", *shown)
 
     def failure(self, side: InputSide) -> Column | None:
         """Why the window of a row of a side's log cannot be computed, in words, or null; None where all can."""
@@ -152,31 +187,79 @@ class TwoSidedComputation(Computation[Of]):
         return _is_timed(side) if fails is None else _is_timed(side) & fails.isNull()
 
     def _paired(self, logs: Mapping[str, DataFrame], bounds: Callable[[Column], Column]) -> DataFrame:
-        left, right = (self._of_side(side, logs[side.stream.name], bounds) for side in self.operator.sides)
+        is_signed = self.is_signed(logs)
+        left, right = (
+            self._of_side(side, logs[side.stream.name], bounds, is_signed=is_signed) for side in self.operator.sides
+        )
         return left.unionByName(right, allowMissingColumns=True)
 
-    def _of_side(self, side: InputSide, rows: DataFrame, bounds: Callable[[Column], Column]) -> DataFrame:
+    def _of_side(
+        self, side: InputSide, rows: DataFrame, bounds: Callable[[Column], Column], *, is_signed: bool
+    ) -> DataFrame:
         event_time = F.col(f"`{side.stream.event_time}`")
         # Not over every row: what made a row rejected may make a window overflow.
         windows = F.explode(F.when(self._is_counted(side), bounds(event_time)))
+        # Without an identity a row stands, as none has a sign that takes it back.
+        never = {SIGN: F.lit(1), IDENTITY: F.lit(None).cast("string")}
+        signed = {**never, **signs(side.stream, rows)} if is_signed else {}
         row = F.struct(
             *(f"`{name}`" for name in side.stream.columns),
             event_time.alias(EVENT_TIME),
             F.struct(event_time.alias("at"), "_batch", ORIGIN).alias(ORDER),
+            *(column.alias(name) for name, column in signed.items()),
         )
         paired = rows.select(
             *(F.col(f"`{theirs}`").alias(ours) for ours, theirs in zip(self.operator.by, side.keys, strict=True)),
             row.alias(ROWS[side.name]),
             F.lit(side.name).alias(SIDE),
+            *(column.alias(name) for name, column in signed.items() if name == SIGN),
             "_batch",
             "_watermark",
             windows.alias(WINDOW),
         )
+        if is_signed and kind_of(self.operator).merges:
+            own = F.col(ROWS[side.name]).withField(_OWN, F.col(WINDOW))
+            paired = paired.withColumn(ROWS[side.name], own)
         return paired.withColumn(LATE, self.operator.window.late(F.col(WINDOW), F.col("_watermark")))
 
     def finish(self, groups: DataFrame, *extra: str) -> DataFrame:
-        results = self._results(groups, extra)
+        results = self._results(self._of_standing(groups, *extra), extra)
         return results.select(*self.operator.columns, *extra, F.to_date("window_start").alias(DAY))
+
+    def _of_standing(self, groups: DataFrame, *extra: str) -> DataFrame:
+        """The `groups` of the rows that stand: sessions fall apart, and a group without such a row is none."""
+        if not _are_signed(groups):
+            return groups
+        per = [*self.operator.by, WINDOW, *extra]
+        rows = self._rows_of(groups, *extra)
+        if kind_of(self.operator).merges:
+            rows = parted(self._standing(rows, per, keeps_signs=True), per, _of_row(_OWN))
+            rows = rows.withColumns(_unsigned())
+        else:
+            rows = self._standing(rows, per)
+        return rows.groupBy(*per).agg(*rows_as_partial(*ROWS.values()).of_rows)
+
+    def _rows_of(self, groups: DataFrame, *extra: str) -> DataFrame:
+        """The rows that `groups` keep, each with its side and the columns of its group."""
+        types = {column: _element(groups, column) for column in ROWS.values()}
+
+        def entries(side: str) -> Column:
+            def entry(row: Column) -> Column:
+                of = {name: row if name == ROWS[side] else F.lit(None).cast(kind) for name, kind in types.items()}
+                return F.struct(F.lit(side).alias(SIDE), *(column.alias(name) for name, column in of.items()))
+
+            return F.transform(ROWS[side], entry)
+
+        entry = F.explode(F.concat(*map(entries, ROWS))).alias("_entry")
+        kept = (*self.operator.by, WINDOW, *extra)
+        return groups.select(*kept, entry).select(*kept, f"_entry.{SIDE}", *(f"_entry.{name}" for name in types))
+
+    def _standing(self, rows: DataFrame, per: Sequence[str], *, keeps_signs: bool = False) -> DataFrame:
+        """Those of the `rows` that no other one of the same `per` and side takes back, of each identity the newest."""
+        newest = [f"{column}.{ORDER}.{name}" for column in ROWS.values() for name in (BATCH, ORIGIN)]
+        signed = rows.withColumns({name: _of_row(name) for name in (SIGN, IDENTITY)})
+        standing = net(signed, [*per, SIDE, IDENTITY], newest).drop(SIGN, IDENTITY)
+        return standing if keeps_signs else standing.withColumns(_unsigned())
 
     def failed(self, logs: Mapping[str, DataFrame], lake: Lake, at: Progress) -> DataFrame:
         """The closed windows, or their pairs, and rows that fail, up to where the operator is.
@@ -192,7 +275,8 @@ class TwoSidedComputation(Computation[Of]):
         parts = [self._failed_rows(side, rows[side.stream.name], origins) for side in operator.sides]
         counted = self.pairs(rows)
         for part in (counted.where("not _late"), *([counted] if operator.corrected else [])):
-            parts.append(self._failed_groups(self.group(part).where(is_closed(operator, at)), origins))
+            groups = self._of_standing(self.group(part)).where(is_closed(operator, at))
+            parts.append(self._failed_groups(groups, origins))
         told = reduce(DataFrame.unionByName, [part for part in parts if part is not None])
         told = told.where(can_be_compared(whole_since(lake, operator))).distinct()
         return told.orderBy("_left_batch", "_right_batch", ORIGIN, "window_start", "row")
@@ -209,7 +293,8 @@ class TwoSidedComputation(Computation[Of]):
             return None
         row = F.struct(*(F.col(f"`{name}`") for name in side.stream.columns)).alias(side.name)
         instant = F.lit(None).cast("timestamp")
-        return log.where(F.col(DAY).isNotNull() & error.isNotNull()).select(
+        standing = standing_among(log.where(F.col(DAY).isNotNull()), side.stream)
+        return standing.where(error.isNotNull()).select(
             error.alias("error"),
             as_json([row]).alias("row"),
             instant.alias("window_start"),
@@ -224,8 +309,8 @@ class _Joins(TwoSidedComputation[WindowJoined]):
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
         operator = self.operator
-        if kind_of(operator).merges or not operator.diverts or operator.kind == "inner":
-            # The rows of a fixed window only become more, so that a join that had a result there has one again.
+        if _are_signed(late) or kind_of(operator).merges or not operator.diverts or operator.kind == "inner":
+            # Where none is taken back, the rows of a fixed window only become more, and so do the results of a join.
             return super().voidable(late)
         # But for a row without a partner in place of which come pairs that fail.
         failing = self._failed_pairs(late).select(*operator.identity).distinct()
@@ -330,6 +415,28 @@ class _CoGroups(TwoSidedComputation[CoGrouped]):
         rows = [_in_order(F.col(ROWS[side.name]), side.stream.columns).alias(ROWS[side.name]) for side in sides]
         kept = (*self.operator.by, "window_start", "window_end", *extra)
         return _bounded(groups).select(*kept, *rows), kept
+
+
+def _are_signed(groups: DataFrame) -> bool:
+    """True for groups that keep rows of which some may take back others."""
+    kept = _element(groups, LEFT)
+    return isinstance(kept, StructType) and SIGN in kept.names
+
+
+def _element(groups: DataFrame, column: str) -> DataType:
+    kept = groups.schema[column].dataType
+    assert isinstance(kept, ArrayType)
+    return kept.elementType
+
+
+def _of_row(name: str) -> Column:
+    """A field of the row that one of the two sides has."""
+    return F.coalesce(*(F.col(column)[name] for column in ROWS.values()))
+
+
+def _unsigned() -> dict[str, Column]:
+    """Either side without the fields that only signed rows have."""
+    return {column: F.col(column).dropFields(*_OF_SIGNS) for column in ROWS.values()}
 
 
 def _is_timed(side: InputSide) -> Column:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from streaming.log.places import Place, Places
     from streaming.log.read import (
         REPAIRS,
+        RETRACTED_FROM,
         RETRACTION,
         RETRACTIONS,
         RETRACTS,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         came,
         can_retract,
         ever_rejected,
+        first_retraction,
         identity_of_row,
         newest_retraction,
         place,

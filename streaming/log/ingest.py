@@ -53,7 +53,7 @@ from streaming.log.batches import (
 )
 from streaming.log.judgement import Stamps
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
-from streaming.log.read import RETRACTIONS, about_log, origin_type, with_origin
+from streaming.log.read import RETRACTED_FROM, RETRACTIONS, about_log, first_retraction, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
 from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions
 from streaming.sources import Memory, Reading, Taken
@@ -245,7 +245,9 @@ class _NextBatch:
             kept_from=self.stamps.kept_from,
             retraction=retraction or {},
         )
-        numbers = {RETRACTIONS: batch.number} if retraction else None
+        numbers = {RETRACTIONS: batch.number} if retraction else {}
+        if retraction and first_retraction(self.lake, stream) is None:
+            numbers |= {RETRACTED_FROM: batch.number}
         return commit_batch(written.staged, self.lake, stream, batch, txn, numbers)
 
 

@@ -52,6 +52,8 @@ How often the row was taken back or put back, so that odd numbers take it back, 
 """
 RETRACTIONS = "retractions"
 """The number that the log's table keeps once rows of it were taken back: the newest batch that did."""
+RETRACTED_FROM = "retracted_from"
+"""The number that it keeps besides: the first batch that did."""
 _BATCH = "_batch"
 _MOST_FILES, _MOST_RANGES = 10_000, 32
 """The most files whose ranges of rows are remembered, and the most ranges of each, so that memory is bounded."""
@@ -159,6 +161,12 @@ def newest_retraction(lake: Lake, stream: Stream) -> int | None:
     """The newest batch that took rows of the stream back or put them back; None where none did. Reads no commit."""
     table = delta.open_table(lake.log(stream.revisions))
     return None if table is None else table.transaction_version(RETRACTIONS)
+
+
+def first_retraction(lake: Lake, stream: Stream) -> int | None:
+    """The first batch that took rows of the stream back; None where none did. Reads no commit."""
+    table = delta.open_table(lake.log(stream.revisions))
+    return None if table is None else table.transaction_version(RETRACTED_FROM)
 
 
 def _fields(rows: DataFrame) -> list[str]:

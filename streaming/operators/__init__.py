@@ -83,7 +83,16 @@ if TYPE_CHECKING:
         whole_in,
         whole_since,
     )
-    from streaming.operators.signed import IDENTITY, are_net, identity_in, net, sign_in, signs, standing_among
+    from streaming.operators.signed import (
+        IDENTITY,
+        are_net,
+        identity_in,
+        net,
+        sign_in,
+        signed_from,
+        signs,
+        standing_among,
+    )
     from streaming.operators.switching import (
         has_caught_up,
         make_ready,

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from streaming.base import BATCH, ORIGIN, SIGN
 from streaming.declare import Operator, Stream
-from streaming.log import can_retract, identity_of_row, sign_of_row
+from streaming.lake import Lake
+from streaming.log import can_retract, first_retraction, identity_of_row, sign_of_row
 from streaming.operators.comparison import Finding
 
 IDENTITY = "_identity"
@@ -38,6 +39,11 @@ def signs(stream: Stream, rows: DataFrame | None) -> dict[str, Column]:
     if rows is not None and can_retract(rows):
         return {SIGN: sign_of_row(rows), IDENTITY: F.to_json(identity_of_row(rows))}
     return {}
+
+
+def signed_from(lake: Lake, stream: Stream) -> int | None:
+    """The first batch of the stream's log that may take rows back; None where none does. Starts no Spark."""
+    return 0 if stream.takes_back else first_retraction(lake, stream)
 
 
 def standing_among(rows: DataFrame, stream: Stream) -> DataFrame:

@@ -7,7 +7,7 @@ of a view, which has one log, is here; those of window joins and co-groups are i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, reduce
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from streaming.base import AT, BATCH, DAY, ORIGIN, SIGN, STAMP, WINDOW, Declarat
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, valid
-from streaming.operators import Progress, can_be_compared, whole_since
+from streaming.operators import Progress, can_be_compared, standing_among, whole_since
 from streaming.spark import Analysis, as_json
 from streaming.tables import nullable
 from streaming.views.functions import ERROR, errors_of
@@ -103,24 +103,36 @@ class Computation(ABC, Generic[Of]):
         """Rows and closed windows that cannot be computed, with the error, by the logs up to the progress `at`."""
 
     @abstractmethod
-    def kept(self, results: StructType) -> PartialColumns:
+    def kept(self, results: StructType, pairs: DataFrame) -> PartialColumns:
         """The aggregates of the pairs of an open window that are kept in state, from which `finish` can make results.
 
-        `results` are the columns of results, because the types decide which aggregates can be kept in parts.
+        `results` are the columns of results, because the types decide which aggregates can be kept in parts; `pairs`
+        tell by their columns whether rows may be taken back.
         """
+
+    @abstractmethod
+    def sign(self, pairs: DataFrame) -> Column:
+        """The sign of each of the `pairs`: -1 for a row that takes back another one, 1 for all others."""
+
+    @abstractmethod
+    def standing(self, pairs: DataFrame, kept: DataFrame | None) -> DataFrame:
+        """The sessions of the rows that stand, of new pairs and what was kept, as groups that keep signed rows."""
+
+    @abstractmethod
+    def sessions(self, hulls: DataFrame, *extra: str) -> DataFrame:
+        """The sessions of the rows that stand, as groups; `hulls` are those of all rows that were ever added."""
 
     def results(self, pairs: DataFrame) -> DataFrame:
         """The results of `pairs`, grouped and finished."""
         return self.finish(self.group(pairs))
 
-    @property
-    def standing(self) -> Callable[[DataFrame, DataFrame | None], DataFrame] | None:
-        """The sessions of the rows that stand, of new pairs and what was kept; None where no row is taken back."""
-        return None
+    def parts_sessions(self, logs: Mapping[str, DataFrame]) -> bool:
+        """True for sessions of rows that may be taken back, by revisions or by hand, so that they may fall apart."""
+        return kind_of(self.operator).merges and self.is_signed(logs)
 
-    def sessions(self, hulls: DataFrame, *extra: str) -> DataFrame:
-        """The sessions of the rows that stand, of groups of all rows that were ever added, as groups."""
-        return hulls
+    def is_signed(self, logs: Mapping[str, DataFrame]) -> bool:
+        """True where rows of the logs may take back others, which their columns tell."""
+        return any(signs(stream, logs[stream.name]) for stream in self.operator.reads)
 
     def voidable(self, late: DataFrame) -> DataFrame | None:
         """The groups among `late`, those with late pairs, that may make published results void; None where none can.
@@ -146,7 +158,12 @@ class WindowAnalysis(Analysis[OverWindows]):
     @cached_property
     def kept(self) -> PartialColumns:
         """The aggregates that are kept of open windows, as `Computation.kept` says."""
-        return self.computation.kept(self.results)
+        return self.computation.kept(self.results, self.computation.pairs(self.inputs))
+
+    @cached_property
+    def parts_sessions(self) -> bool:
+        """True for sessions that may fall apart, as `Computation.parts_sessions` says."""
+        return self.computation.parts_sessions(self.inputs)
 
     @cached_property
     def sessions(self) -> StructType:
@@ -212,14 +229,13 @@ class ViewComputation(Computation[Windowed]):
     def finish(self, groups: DataFrame, *extra: str) -> DataFrame:
         return finish(groups, self.operator, *extra)
 
-    def kept(self, results: StructType) -> PartialColumns:
-        return partial_columns(self.operator, results)
+    def kept(self, results: StructType, pairs: DataFrame) -> PartialColumns:
+        return partial_columns(self.operator, results, pairs)
 
-    @property
-    def standing(self) -> Callable[[DataFrame, DataFrame | None], DataFrame] | None:
-        return self._standing if self.operator.parts_sessions else None
+    def sign(self, pairs: DataFrame) -> Column:
+        return signs(self.operator.of, pairs).get(SIGN, F.lit(1))
 
-    def _standing(self, pairs: DataFrame, kept: DataFrame | None) -> DataFrame:
+    def standing(self, pairs: DataFrame, kept: DataFrame | None) -> DataFrame:
         rows, view = signed_rows(pairs, self.operator), self.operator
         if kept is not None:
             rows = rows_in(kept, view).select(*rows.columns).unionByName(rows)
@@ -256,7 +272,7 @@ class ViewComputation(Computation[Windowed]):
         view = self.operator
         error = failure(view)
         no_instant = F.lit(None).cast("timestamp")
-        rows = valid(log).select(
+        rows = standing_among(valid(log), view.of).select(
             (F.lit(None).cast("string") if error is None else error).alias("error"),
             as_json(F.col(f"`{name}`") for name in view.of.columns).alias("row"),
             no_instant.alias("window_start"),
@@ -278,7 +294,8 @@ class ViewComputation(Computation[Windowed]):
         inputs = [in_time, counted] if view.corrected else [in_time]
         keys = (*view.by, WINDOW)
         # A session that is closed may be part of one of all rows ever added that is not.
-        groups = [self.group(each) if view.parts_sessions else self.group(each).where(closed) for each in inputs]
+        parts = self.parts_sessions({view.of.name: log})
+        groups = [self.group(each) if parts else self.group(each).where(closed) for each in inputs]
         errors = [
             # Of rows that agree in the columns of `distinct`, only the first one counts.
             errors_of(view.function, members(each, view).where(closed).where("_copy = 1"), keys)

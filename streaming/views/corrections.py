@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, DAY, ORIGIN, RETRACTED, WINDOW, OperatorError, date_literal, from_micros, literal
+from streaming.base import BATCH, DAY, RETRACTED, WINDOW, OperatorError, date_literal, from_micros, literal
 from streaming.declare import CORRECTIONS, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log
@@ -30,6 +30,7 @@ from streaming.operators import (
     generation_of,
     open_side,
     same_generation,
+    signed_from,
     whole_since,
 )
 from streaming.tables import delta
@@ -117,7 +118,7 @@ def late_days(logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress
     computation, late, end = computation_of(operator), F.col("_late"), F.col(f"{WINDOW}.end")
     all_pairs, closed = computation.possible_pairs(logs), is_closed(operator, at)
     # A row that is taken back in time may part a session that a late row is in.
-    moves = late | (F.col(ORIGIN)["change"] < 0) if operator.parts_sessions else late
+    moves = late | (computation.sign(all_pairs) < 0) if computation.parts_sessions(logs) else late
     newest = {
         f"_newest_{place}": F.when(moves & computation.is_of(stream), F.col(BATCH))
         for place, stream in enumerate(operator.reads)
@@ -159,26 +160,23 @@ def ended_since(operator: OverWindows, at: Progress, corrections: DeltaTable | N
     if not operator.window.merging or operator.updated or corrections is None or at.watermark is None:
         return set()
     closed = operator.window.closed_by(at.watermark)
-    rows = delta.contents(corrections, columns=(DAY, "window_end", RETRACTED)).to_pylist()
-    ended = {(row[DAY], row["window_end"]) for row in rows if row[RETRACTED] and row["window_end"] <= closed}
-    if not operator.parts_sessions:
-        return {day for day, _ in ended}
-    return {day for day, end in ended if _was_open(operator, day, end, corrections)}
+    return {day for day, end in _open_ends(operator, corrections) if end <= closed}
 
 
 def left_open(operator: OverWindows, corrections: DeltaTable | None) -> set[date]:
     """The days with a session that was still open when the day was corrected; starts no Spark."""
     if not operator.window.merging or corrections is None:
         return set()
+    return {day for day, _ in _open_ends(operator, corrections)}
+
+
+def _open_ends(operator: OverWindows, corrections: DeltaTable) -> set[tuple[date, datetime]]:
+    """The corrected days with the end of each session that was still open then; others are retracted, too."""
     rows = delta.contents(corrections, columns=(DAY, "window_end", RETRACTED)).to_pylist()
     void = {(row[DAY], row["window_end"]) for row in rows if row[RETRACTED]}
-    return {day for day, end in void if _was_open(operator, day, end, corrections)}
-
-
-def _was_open(operator: OverWindows, day: date, end: datetime, corrections: DeltaTable) -> bool:
-    """True if a session with that end was open when the day was corrected; others are retracted, too."""
-    watermark = Corrected.of(operator, day, corrections).watermark
-    return watermark is None or end > operator.window.closed_by(watermark)
+    then = {day: Corrected.of(operator, day, corrections).watermark for day, _ in void}
+    closed = {day: None if mark is None else operator.window.closed_by(mark) for day, mark in then.items()}
+    return {(day, end) for day, end in void if (by := closed[day]) is None or end > by}
 
 
 def _has_closed(operator: OverWindows, latest_end: int | None, corrected: Corrected) -> bool:
@@ -223,11 +221,12 @@ def correct(
     days = set(days)
     check_whole(lake, operator, days)
     # The logs are opened after the heads are read, so that they hold every batch of `at`.
-    at = Progress.at_heads(lake, operator)
+    at, parted = Progress.at_heads(lake, operator), parted_from(lake, operator)
     logs = logs_of(spark, lake, operator)
 
     def correct_day(day: date) -> int:
-        rows = correction(_logs_for_day(logs, operator, day), operator, day, at)
+        near = logs if _is_of_hulls(at, parted) else _logs_for_day(logs, operator, day)
+        rows = correction(near, operator, day, at, parted)
         rows = rows.withColumn("_corrected_at", literal(now()))
         return delta.replace_days(
             rows,
@@ -243,21 +242,37 @@ def correct(
 
 def _logs_for_day(logs: Mapping[str, DataFrame], operator: OverWindows, day: date) -> Mapping[str, DataFrame]:
     """The `logs`; of sessions only rows up to the end of the last one of the day, so that no later row can fail it."""
-    if not operator.window.merging or operator.parts_sessions:
+    if not operator.window.merging:
         return logs
     near = {name: rows.where(operator.window.rows_for_day(day)) for name, rows in logs.items()}
     end = literal(last_end(computation_of(operator).possible_pairs(near), operator, day))
     return {each.name: logs[each.name].where(F.col(f"`{each.event_time}`") <= end) for each in operator.reads}
 
 
-def correction(logs: Mapping[str, DataFrame], operator: OverWindows, day: date, at: Progress) -> DataFrame:
+def parted_from(lake: Lake, operator: OverWindows) -> Mapping[str, int]:
+    """The first batch of each log that may part sessions, by stream; none where windows do not merge."""
+    streams = operator.reads if operator.window.merging else ()
+    first = {stream.name: signed_from(lake, stream) for stream in streams}
+    return {name: batch for name, batch in first.items() if batch is not None}
+
+
+def _is_of_hulls(at: Progress, parted: Mapping[str, int]) -> bool:
+    """True if a correction up to `at` is one of hulls, because sessions may have fallen apart by then."""
+    return any(at.through[name] >= batch for name, batch in parted.items())
+
+
+def correction(
+    logs: Mapping[str, DataFrame], operator: OverWindows, day: date, at: Progress, parted: Mapping[str, int]
+) -> DataFrame:
     """The corrections of one day, as a pure function of the `logs`, by stream, up to `at`.
+
+    `parted` are the batches from which on sessions may fall apart, as `parted_from` gives them.
 
     Their columns are those of the operator, `_late_rows` (the late pairs in the window), `_retracted`, the batch of
     each log up to which rows are counted, and `_day`. A retracted row has no values. It says that published results of
     its window are void: there are none by all rows, or it is a session that a late row has joined to one still open.
     """
-    if operator.parts_sessions:
+    if _is_of_hulls(at, parted):
         return _correction_of_hulls(logs, operator, day, at)
     computation, known = computation_of(operator), until(logs, at)
     near = {each.name: known[each.name].where(_of_day(each, operator, day)) for each in operator.reads}
@@ -333,9 +348,9 @@ def _computed(spark: SparkSession, lake: Lake, operator: OverWindows) -> DataFra
     if not operator.corrected:
         return None
     at, logs = Progress.at_heads(lake, operator), logs_of(spark, lake, operator)
-    since = whole_since(lake, operator)
+    since, parted = whole_since(lake, operator), parted_from(lake, operator)
     late = [row["day"] for row in late_days(until(logs, at), operator, at).collect()]
-    frames = [correction(logs, operator, day, at) for day in late if since is None or day >= since]
+    frames = [correction(logs, operator, day, at, parted) for day in late if since is None or day >= since]
     stored = None if since is None else _stored(spark, lake, operator)
     if stored is not None:
         frames.append(stored.where(~can_be_compared(since)).drop("_corrected_at"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import TypeVar
 
@@ -9,32 +10,41 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, RETRACTED
+from streaming.base import DAY, RETRACTED, FrozenMapping
 from streaming.declare import CORRECTIONS, UPDATES, OverWindows
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, versions_now
 from streaming.views.results import kind_of
 
 _WINDOW_ID = "_window_id"
+_NEVER: Mapping[str, int] = FrozenMapping({})
 Of = TypeVar("Of", bound=OverWindows)
 
 
 def current_results(
-    first: DataFrame, corrections: DataFrame | None, view: OverWindows, updates: DataFrame | None = None
+    first: DataFrame,
+    corrections: DataFrame | None,
+    view: OverWindows,
+    updates: DataFrame | None = None,
+    parted: Mapping[str, int] = _NEVER,
 ) -> DataFrame:
     """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
 
     Of a window the newest result counts, which is the one that has seen most batches. Sessions only grow, so it stands
-    for all that have become one with it; where rows may be taken back they do not, and the correction of a day stands
-    for what begins on it between the bounds of one of its rows. An update or a correction that only retracts shows
-    nothing and hides what it stands for.
+    for all that have become one with it. From the batches `parted` on, by stream, rows may be taken back, so that they
+    do not: the correction of a day stands for what begins on it between the bounds of one of its rows. An update or a
+    correction that only retracts shows nothing and hides what it stands for.
     """
-    current = current_with_reasons(first, corrections, view, updates)
+    current = current_with_reasons(first, corrections, view, updates, parted)
     return current.withColumn("_corrected", F.col("_reason") != "first").drop("_reason")
 
 
 def current_with_reasons(
-    first: DataFrame, corrections: DataFrame | None, view: OverWindows, updates: DataFrame | None = None
+    first: DataFrame,
+    corrections: DataFrame | None,
+    view: OverWindows,
+    updates: DataFrame | None = None,
+    parted: Mapping[str, int] = _NEVER,
 ) -> DataFrame:
     """The current results with `_reason` instead of `_corrected`.
 
@@ -46,18 +56,35 @@ def current_with_reasons(
         of_layer = [F.lit(reason).alias("_reason"), through.alias("_through"), shown.alias("_shown")]
         return frame.select(*view.columns, "_day", *of_layer)
 
-    layers = [layer(first, F.lit(-1), "first", F.lit(True))]
-    if updates is not None:
-        layers.append(layer(updates, F.col("_batch"), "update", ~F.col(RETRACTED)))
-    if corrections is not None:
+    def corrected(frame: DataFrame) -> DataFrame:
         # Of several logs the batches together: none ever becomes shorter.
         through = reduce(Column.__add__, map(F.col, view.counted_through))
-        layers.append(layer(corrections, through, "correction", ~F.col(RETRACTED)))
-    if len(layers) == 1:
-        return layers[0].select(*columns)
-    # Of a day there is one correction, and what begins on it is only replaced by that.
-    corrected = layers[1] if view.parts_sessions else _newest(layers[1:], view)
-    return _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns)
+        return layer(frame, through, "correction", ~F.col(RETRACTED))
+
+    current = layer(first, F.lit(-1), "first", F.lit(True))
+    newer = [] if updates is None else [layer(updates, F.col("_batch"), "update", ~F.col(RETRACTED))]
+    of_hulls = _is_of_hulls(view, parted)
+    if corrections is not None and not view.parts_sessions:
+        newer.append(corrected(corrections if of_hulls is None else corrections.where(~of_hulls)))
+    if newer:
+        newest = _newest(newer, view)
+        current = _not_corrected(current, newest, view).unionByName(newest)
+    if corrections is not None and of_hulls is not None:
+        hulls = corrected(corrections.where(of_hulls))
+        current = _outside(current, hulls, view).unionByName(hulls)
+    return current.where("_shown").select(*columns)
+
+
+def _is_of_hulls(view: OverWindows, parted: Mapping[str, int]) -> Column | None:
+    """True for the corrections that are of hulls; None where none is."""
+    if view.parts_sessions:
+        return F.lit(True)
+    batches = [
+        F.col(through) >= parted[stream.name]
+        for through, stream in view.counted_through.items()
+        if stream.name in parted
+    ]
+    return reduce(Column.__or__, batches) if batches else None
 
 
 def _newest(layers: list[DataFrame], view: OverWindows) -> DataFrame:
@@ -73,11 +100,18 @@ def _newest(layers: list[DataFrame], view: OverWindows) -> DataFrame:
 def _not_corrected(first: DataFrame, corrected: DataFrame, view: OverWindows) -> DataFrame:
     """The first results for whose window nothing else stands."""
     same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
-    if view.parts_sessions:
-        start = first["window_start"]
-        within = start.between(corrected["window_start"], corrected["window_end"])
-        return first.join(corrected, [*same_key, first[DAY] == corrected[DAY], within], "left_anti")
     return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")
+
+
+def _outside(results: DataFrame, hulls: DataFrame, view: OverWindows) -> DataFrame:
+    """The results that begin on another day than a row of the corrections `hulls`, or outside of its bounds."""
+    same_key = [results[key].eqNullSafe(hulls[key]) for key in view.by]
+    within = results["window_start"].between(hulls["window_start"], hulls["window_end"])
+    outside = results.join(hulls, [*same_key, results[DAY] == hulls[DAY], within], "left_anti")
+    if view.parts_sessions:
+        return outside
+    # The day after may have been corrected while sessions only grew, when that of the session's begin stood for both.
+    return _not_corrected(outside, hulls.where("_shown"), view)
 
 
 def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:

@@ -31,7 +31,7 @@ from streaming.operators import (
 )
 from streaming.tables import delta
 from streaming.views.computation import computation_of
-from streaming.views.corrections import correction, days_of_session, pending, read_corrections
+from streaming.views.corrections import correction, days_of_session, parted_from, pending, read_corrections
 from streaming.views.current import current_results
 from streaming.views.partial_results import kept_days
 from streaming.views.recount import Recount, Scope, Unsupported
@@ -67,6 +67,7 @@ class WindowLaws(Generic[Of]):
         self.rows = {name: log.rows for name, log in logs.items()}
         self.batches = {name: log.batches for name, log in logs.items()}
         self.computation = computation_of(self.operator)
+        self.parted = parted_from(lake, self.operator)
         self.counted = self.computation.pairs(self.rows)
         self.first = read_first(spark, lake, self.operator, self.versions[""])
         self.updates = read_updates(spark, lake, self.operator, self.versions.get(UPDATES, delta.BEFORE))
@@ -101,7 +102,7 @@ class WindowLaws(Generic[Of]):
             unsettled = (f"; {len(waiting)} days wait" if waiting else "") + of_kept_days(self.since)
             settled = Scope(self.closed_by, self.since, self.kept | waiting, unsettled)
             is_settled = ~F.col(DAY).isin(*waiting) if waiting else F.lit(True)
-            current = current_results(self.first, self.corrections, operator, self.updates)
+            current = current_results(self.first, self.corrections, operator, self.updates, self.parted)
             every = self._closed_results(self.counted).where(is_settled)
             words = f"{self.of}: current = batch, all rows{unsettled}"
             yield self._compared("convergence", current.where(is_settled & self.published), every, columns, words)
@@ -164,7 +165,7 @@ class WindowLaws(Generic[Of]):
                 for name, stream in through.items()
             }
             at = Progress.of(self.operator, None).after(batches)
-            parts.append(correction(self.rows, self.operator, row[DAY], at))
+            parts.append(correction(self.rows, self.operator, row[DAY], at, self.parted))
         return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0)
 
     def _compared(

@@ -28,6 +28,7 @@ from streaming.operators import (
     open_side,
     rows_per_day,
     runtime_of,
+    signed_from,
     versions_now,
 )
 from streaming.sources import UnitTable
@@ -39,6 +40,7 @@ from streaming.views.corrections import (
     ended_since,
     left_open,
     logs_of,
+    parted_from,
     plan,
     read_corrections,
 )
@@ -147,6 +149,7 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
             self.corrections_at(spark, corrections),
             self.operator,
             read_updates(spark, self.lake, self.operator, updates),
+            parted_from(self.lake, self.operator),
         )
 
     def watermark_at(self, version: int) -> datetime | None:
@@ -289,7 +292,7 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
         view, at = self.operator, Progress.at_heads(self.lake, self.operator)
         corrections = open_side(self.lake, view, CORRECTIONS)
         # One that is still open may have been parted.
-        return left_open(view, corrections) if view.parts_sessions else ended_since(view, at, corrections)
+        return left_open(view, corrections) if parted_from(self.lake, view) else ended_since(view, at, corrections)
 
     def outlives(self, column: str) -> bool:
         view = self.operator
@@ -455,7 +458,7 @@ def _described(analysis: Mapping[str, Any], lake: Lake, view: Windowed) -> dict[
         "results": _results(view),
         "computed": _computed(analysis, lake, view, Progress.of(view, first), Progress.of(view, state)),
         "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
-        "late rows": _late(view),
+        "late rows": _late(lake, view),
     }
 
 
@@ -468,13 +471,14 @@ def _results(view: Windowed) -> str:
 def _computed(analysis: Mapping[str, Any], lake: Lake, view: Windowed, at: Progress, folded: Progress) -> str:
     log = LogFiles(lake, view.of)
     if view.window.merging:
-        what = "the parts of their aggregates" if analysis["parts"] else f"their rows, because {_untold(view)}"
+        parts = analysis["parts"] and signed_from(lake, view.of) is None
+        what = "the parts of their aggregates" if parts else f"their rows, because {_untold(lake, view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"
     closing = "when the clock passes the end of a window, its rows are read from the log"
     if log.can_retract():
         return f"{closing}; they cannot be folded on the way, because some were taken back"
     if not analysis["folds"]:
-        return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
+        return f"{closing}; they cannot be folded on the way, because {_untold(lake, view)}"
     if view.window.overlap >= GATHERED_FROM:
         closing += " and put together by pane before they are counted in each window"
     waiting = reads_of(view, waiting_at(lake, view, log, folded.batch, at))
@@ -488,7 +492,7 @@ def _window_in_words(view: Windowed) -> str:
     return "one window" if view.window.overlap == 1 else f"at most {view.window.overlap} windows"
 
 
-def _untold(view: Windowed) -> str:
+def _untold(lake: Lake, view: Windowed) -> str:
     """Why partial aggregates do not tell a view's values."""
     if view.function is not None:
         return "its function needs all of them"
@@ -497,16 +501,16 @@ def _untold(view: Windowed) -> str:
     whole = [name for name, each in view.aggregates.items() if not each.parts]
     if whole:
         return f"{', '.join(whole)} cannot be put together from parts"
-    if view.of.takes_back:
+    if signed_from(lake, view.of) is not None:
         return f"rows of {view.of.name} can be taken back, so those that stand are counted together"
     return "its windows, or decimals made of doubles, cannot be put together from parts"
 
 
-def _late(view: Windowed) -> str:
+def _late(lake: Lake, view: Windowed) -> str:
     if view.late == "drop":
         return "are dropped from the results; they stay in the log"
     waits = "they wait for the correction of their day"
-    if view.parts_sessions:
+    if parted_from(lake, view):
         return f"{waits}, which is of all sessions that they were ever part of"
     if not view.updated:
         return waits

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import date
 
 from deltalake import DeltaTable
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
 from streaming.declare import Windowed
 from streaming.lake import Lake
+from streaming.log import can_retract
 from streaming.operators import generation_of
 from streaming.tables import delta
 from streaming.views.results import ROWS, all_rows, keeps_rows
@@ -42,18 +43,19 @@ def rows_as_partial(*columns: str) -> PartialColumns:
     )
 
 
-def partial_columns(view: Windowed, results: StructType) -> PartialColumns:
+def partial_columns(view: Windowed, results: StructType, pairs: DataFrame) -> PartialColumns:
     """The data that a view keeps: the parts of its aggregates, or the rows where they do not tell.
 
-    `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
-    an aggregate has no parts, and of a decimal that is made of doubles.
+    `results` are the types of its values, `pairs` some of its pairs, or none. Parts do not tell where the view counts
+    rows once or calls a function, where rows may be taken back, where an aggregate has no parts, and of a decimal that
+    is made of doubles.
     """
     parts_suffice = all(
         each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
         for name, each in view.aggregates.items()
     )
-    if keeps_rows(view) or not parts_suffice:
-        return PartialColumns((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
+    if keeps_rows(view) or can_retract(pairs) or not parts_suffice:
+        return PartialColumns((all_rows(view, pairs),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
     of_rows: list[Column] = []
     merged: list[Column] = []
     wholes: list[Column] = []

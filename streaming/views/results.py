@@ -378,7 +378,7 @@ def _counted(rows: DataFrame, view: Windowed, *extra: str) -> DataFrame:
     if SIGN in rows.columns:
         rows = _standing(rows, [*view.by, WINDOW, *extra])
         if kind_of(view).merges:
-            rows = _parted(rows, view, [*view.by, WINDOW, *extra])
+            rows = parted(rows, [*view.by, WINDOW, *extra], _own_window(view))
     window = SortedBy.partitionBy(*view.by, WINDOW, *extra)
     copy = F.lit(1)
     if view.distinct:
@@ -412,8 +412,7 @@ def standing_sessions(signed: DataFrame, view: Windowed) -> DataFrame:
 
 def signed_rows(pairs: DataFrame, view: Windowed) -> DataFrame:
     """The rows of pairs, with the columns that a group keeps of each, its sign and its identity among them."""
-    origin = F.col(ORIGIN)
-    signed = (origin["change"].alias(SIGN), origin["identity"].alias(IDENTITY))
+    signed = (column.alias(name) for name, column in signs(view.of, pairs).items())
     return pairs.select(*view.of.columns, EVENT_TIME, ORDER, *signed)
 
 
@@ -422,12 +421,15 @@ def _own_window(view: Windowed) -> Column:
     return F.element_at(view.window.bounds(F.col(EVENT_TIME)), 1)
 
 
-def _parted(rows: DataFrame, view: Windowed, per: Sequence[str]) -> DataFrame:
-    """The `rows` of each hull with the session in it that they are of, as one falls apart where a row is taken back."""
-    hulls = rows.withColumnRenamed(WINDOW, _HULL)
+def parted(rows: DataFrame, per: Sequence[str], own: Column) -> DataFrame:
+    """The `rows` of each hull with the session in it that they are of, as one falls apart where a row is taken back.
+
+    `per` are the columns that a hull has, `_window` among them; `own` is the window of a row that were alone.
+    """
+    alone = rows.withColumn(_OWN, own)
+    hulls = alone.withColumnRenamed(WINDOW, _HULL)
     within = [_HULL if name == WINDOW else name for name in per]
-    own = hulls.withColumn(_OWN, _own_window(view))
-    numbered = with_sessions(own, within, F.col(f"{_OWN}.start"), F.col(f"{_OWN}.end"))
+    numbered = with_sessions(hulls, within, F.col(f"{_OWN}.start"), F.col(f"{_OWN}.end"))
     session = SortedBy.partitionBy(*within, SESSION)
     bounds = F.struct(
         F.min(f"{_OWN}.start").over(session).alias("start"), F.max(f"{_OWN}.end").over(session).alias("end")

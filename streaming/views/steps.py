@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import DAY, FIRST_INSTANT, STAMP, WINDOW, WRITTEN_AT, constant, date_literal
+from streaming.base import DAY, FIRST_INSTANT, SIGN, STAMP, WINDOW, WRITTEN_AT, constant, date_literal
 from streaming.clocks import latest
 from streaming.declare import STATE, OverWindows, Windowed
 from streaming.lake import Lake
@@ -64,15 +64,21 @@ class _OpenSessions:
         self._lake = lake
         self._operator = analysis.of
         self._logs = logs
-        self._pairs = analysis.computation.pairs
+        self._computation = analysis.computation
         self._uri = lake.table(analysis.of, STATE)
-        self._standing = analysis.computation.standing
+        self._parts_sessions = analysis.parts_sessions
         self._kept = analysis.kept
         self._schema = analysis.sessions
 
     def size(self) -> int:
         """Bytes that the table takes."""
         return delta.size(self._uri)
+
+    def forget_unsigned(self) -> None:
+        """Remove what was kept before rows of a log could be taken back: it does not tell which rows it is of."""
+        table = delta.open_table(self._uri)
+        if self._parts_sessions and table is not None and f'"{SIGN}"' not in table.schema().to_json():
+            storage.remove_folder(self._uri)
 
     def until(self, position: Progress, after: Progress) -> DataFrame:
         """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
@@ -86,9 +92,9 @@ class _OpenSessions:
             if not any(log.has_rows(*between[name]) for name, log in self._logs.items()):
                 return kept
         new = {name: log.with_batches(self._spark, *between[name]) for name, log in self._logs.items()}
-        on_time = self._pairs(new).where("not _late")
-        if self._standing is not None:
-            return self._in_order(self._standing(on_time, kept))
+        on_time = self._computation.pairs(new).where("not _late")
+        if self._parts_sessions:
+            return self._in_order(self._computation.standing(on_time, kept))
         sessions = self._grouped(on_time)
         return self._merged(sessions if kept is None else kept.unionByName(sessions))
 
@@ -329,6 +335,7 @@ class SessionSteps(WindowSteps[Of]):
 
     def repair(self) -> None:
         """Also write the second commit of a step of which there is only the first."""
+        self._open.forget_unsigned()
         published = self.position()
         kept = repaired(self.lake, self.operator, published)
         if kept != published:

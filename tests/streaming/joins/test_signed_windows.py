@@ -1,0 +1,312 @@
+"""Window joins and co-groups of rows that are updated, deleted and taken back by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import (
+    BoundedOutOfOrderness,
+    CoGrouped,
+    Delivery,
+    Derived,
+    Files,
+    Json,
+    JsonLines,
+    Lake,
+    Pipeline,
+    SessionWindow,
+    Stream,
+    Table,
+    Tumbling,
+    Windowed,
+    WindowJoined,
+    agg,
+)
+from streaming.audit.laws import audit
+from streaming.base import DeclarationError
+from streaming.declare.two_sided import TwoSided
+from streaming.operations import Person, RowChoice, erase, retract
+from streaming.operations.rebuild import rebuild
+from streaming.operators.runtime import runtime_of
+from tests.support.instants import NOW, T0, at
+from tests.support.runs import run
+from tidemark.testing import correct, land_all
+
+ORDERS = Stream(
+    name="orders",
+    source=Files("landing/orders"),
+    format=Json("id string, version bigint, at timestamp, amount bigint, gone boolean"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
+    key=("id",),
+    sequence="version",
+    deletes="gone",
+)
+PAYMENTS = replace(ORDERS, name="payments", source=Files("landing/payments"))
+CLICKS = replace(ORDERS, name="clicks", source=Files("landing/clicks"), key=(), sequence=None, deletes=None)
+VALUES = {"due": "left_amount", "paid": "right_amount"}
+PAID = WindowJoined("paid", ORDERS, PAYMENTS, ("id",), Tumbling("60 seconds"), VALUES, "left")
+SHOP = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(PAID,))
+
+
+def amounts(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> Iterator[dict[str, Any]]:
+    yield {"due": sum(row.amount for row in left), "paid": sum(row.amount for row in right)}
+
+
+TOGETHER = CoGrouped(
+    "together", CLICKS, CLICKS, ("id",), SessionWindow("30 seconds"), "due bigint, paid bigint", amounts
+)
+Result = tuple[str, int, int, int | None, int | None]
+"""Key, start and end in seconds after T0, then the values."""
+
+
+def row(id: str, version: int, seconds: float, amount: int, *, gone: bool = False) -> dict[str, Any]:
+    return {"id": id, "version": version, "at": at(seconds).isoformat(), "amount": amount, "gone": gone}
+
+
+def came(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    left: Sequence[dict[str, Any]] = (),
+    right: Sequence[dict[str, Any]] = (),
+    pipeline: Pipeline = SHOP,
+) -> None:
+    for stream, rows in zip(pipeline.streams, (left, right), strict=False):
+        if rows:
+            land_all(lake, stream, rows)
+    run(spark, lake, pipeline)
+
+
+def shown(spark: SparkSession, lake: Lake, what: str, of: TwoSided = PAID) -> list[Result]:
+    rows = runtime_of(of, lake).readable[what](spark)
+    columns = ("id", "unix_seconds(window_start)", "unix_seconds(window_end)", "due", "paid")
+    origin = int(T0.timestamp())
+    found = rows.selectExpr(*columns).collect()
+    return sorted(((row[0], row[1] - origin, row[2] - origin, row[3], row[4]) for row in found), key=repr)
+
+
+def check(spark: SparkSession, lake: Lake, pipeline: Pipeline = SHOP) -> None:
+    assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
+
+
+def test_a_window_has_the_pairs_of_the_rows_that_stood_in_time_and_is_corrected_to_those_that_stand(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    orders                payments              the window from 00:00 to 01:00
+    a v1 10 at 00:05      a v1 7 at 00:20
+    b v1 20 at 00:10
+    a v2 12 at 00:05                            a v1 is taken back in time, and was never in it
+    z at 02:00            z at 02:00            (a 12 7), (b 20 -) are published
+                          a v2 is deleted       the payment is taken back late: (a 12 -)
+    b v2 is deleted                             a window without rows: nothing stands for (b 20 -)
+                          a v3 9 at 00:40       a late payment: (a 12 9)
+    a v3 15 at 01:10                            the order moves to the next window, of which nothing was told
+    """
+    came(spark, lake, left=[row("a", 1, 5, 10), row("b", 1, 10, 20)], right=[row("a", 1, 20, 7)])
+    came(spark, lake, left=[row("a", 2, 5, 12)])
+    came(spark, lake, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)])
+    told = [("a", 0, 60, 12, 7), ("b", 0, 60, 20, None)]
+    assert shown(spark, lake, "first") == shown(spark, lake, "current") == told
+    assert runtime_of(PAID, lake).plan(spark) == []
+
+    came(spark, lake, right=[row("a", 2, 20, 0, gone=True)])
+    assert [entry.day for entry in runtime_of(PAID, lake).plan(spark)] == [T0.date()]
+    correct(spark, lake, PAID, lambda: NOW)
+    assert shown(spark, lake, "current") == [("a", 0, 60, 12, None), ("b", 0, 60, 20, None)]
+
+    came(spark, lake, left=[row("b", 2, 10, 0, gone=True)], right=[row("a", 3, 40, 9)])
+    correct(spark, lake, PAID, lambda: NOW)
+    assert shown(spark, lake, "current") == [("a", 0, 60, 12, 9)]
+
+    came(spark, lake, left=[row("a", 3, 70, 15)])
+    correct(spark, lake, PAID, lambda: NOW)
+    assert shown(spark, lake, "current") == []
+    came(spark, lake, left=[row("z", 2, 300, 0)], right=[row("z", 2, 300, 0)])
+    assert shown(spark, lake, "current") == [("a", 60, 120, 15, None)]
+    assert shown(spark, lake, "first") == [told[0], ("a", 60, 120, 15, None), told[1]]
+    changes = spark.read.format("delta").load(lake.table(PAID, "changes"))
+    net = changes.groupBy("id", "due", "paid").agg({"_change": "sum"}).where("`sum(_change)` <> 0").collect()
+    assert [tuple(each) for each in net] == [("a", 15, None, 1)]
+    stored = spark.read.format("delta").load(lake.table(PAID, "current"))
+    assert [tuple(each) for each in stored.select("id", "due", "paid").collect()] == [("a", 15, None)]
+    assert runtime_of(PAID, lake).plan(spark) == []
+    check(spark, lake)
+
+
+def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_between(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    orders           clicks
+    a v1 at 00:00    a at 00:25 (1), a at 00:50 (2)    one session, closed by z at 05:00
+                     (1) is taken back by hand         two, the first without a click
+                     it is put back                    one again
+    a is deleted                                       of clicks alone
+    """
+    both = CoGrouped("both", ORDERS, CLICKS, ("id",), SessionWindow("30 seconds"), TOGETHER.result, amounts)
+    pipeline = Pipeline(name="shop", streams=(ORDERS, CLICKS), operators=(both,))
+
+    def corrected() -> list[Result]:
+        run(spark, lake, pipeline)
+        correct(spark, lake, both, lambda: NOW)
+        check(spark, lake, pipeline)
+        return [each for each in shown(spark, lake, "current", both) if each[0] == "a"]
+
+    clicks = [row("a", 1, 25, 1), row("a", 1, 50, 2)]
+    came(spark, lake, left=[row("a", 1, 0, 10)], right=clicks, pipeline=pipeline)
+    came(spark, lake, left=[row("z", 1, 300, 0)], right=[row("z", 1, 300, 0)], pipeline=pipeline)
+    assert corrected() == [("a", 0, 80, 10, 3)]
+    taken = retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"), "by a robot", "ada", lambda: NOW)
+    assert taken is not None
+    assert corrected() == [("a", 0, 30, 10, 0), ("a", 50, 80, 0, 2)]
+    retract(spark, lake, pipeline, CLICKS, RowChoice(undoes=taken.id), "it was Bob", "ada", lambda: NOW)
+    assert corrected() == [("a", 0, 80, 10, 3)]
+    came(spark, lake, left=[row("a", 2, 0, 0, gone=True)], pipeline=pipeline)
+    assert corrected() == [("a", 25, 80, 0, 3)]
+
+
+@pytest.mark.long
+def test_rows_are_taken_back_by_hand_from_sessions_that_are_open_corrected_or_over(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    a at 23:59:40, a at 00:00:20 a day later, late and merged by a at 00:00:00, which is late, too
+    b at 00:01:30                               is open when it is taken back
+    what was corrected before anything was taken back stands beside what is corrected after it
+    """
+    day, pipeline = 86_400, Pipeline(CLICKS, (TOGETHER,))
+
+    def corrected() -> list[Result]:
+        run(spark, lake, pipeline)
+        correct(spark, lake, TOGETHER, lambda: NOW)
+        check(spark, lake, pipeline)
+        return shown(spark, lake, "current", TOGETHER)
+
+    run(spark, lake, pipeline, [row("a", 1, day - 20, 1), row("a", 1, day + 20, 2), row("c", 1, day + 40, 9)])
+    run(spark, lake, pipeline, [row("b", 1, day + 90, 8)])
+    run(spark, lake, pipeline, [row("b", 2, day + 91, 16)])
+    assert corrected() == [
+        ("a", day - 20, day + 10, 1, 1),
+        ("a", day + 20, day + 50, 2, 2),
+        ("c", day + 40, day + 70, 9, 9),
+    ]
+    run(spark, lake, pipeline, [row("a", 1, day, 4)])
+    assert corrected() == [("a", day - 20, day + 50, 7, 7), ("c", day + 40, day + 70, 9, 9)]
+
+    retract(spark, lake, pipeline, CLICKS, RowChoice("amount in (8, 9)"), "twice", "ada", lambda: NOW)
+    assert corrected() == [("a", day - 20, day + 50, 7, 7)]
+    run(spark, lake, pipeline, [row("z", 1, day + 500, 0)])
+    assert corrected() == [("a", day - 20, day + 50, 7, 7), ("b", day + 91, day + 121, 16, 16)]
+    retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 4"), "twice", "ada", lambda: NOW)
+    assert corrected()[:2] == [("a", day - 20, day + 10, 1, 1), ("a", day + 20, day + 50, 2, 2)]
+    rebuild(spark, lake, pipeline, TOGETHER, now=lambda: NOW)
+    assert corrected()[2:] == [("b", day + 91, day + 121, 16, 16)]
+
+
+@pytest.mark.long
+def test_a_chain_follows_what_is_current_through_a_window_join_and_out_of_it(spark: SparkSession, lake: Lake) -> None:
+    """Totals a minute of orders, joined with the payments of their hour, and the pairs of an hour counted."""
+    view = Windowed("minutes", ORDERS, Tumbling("60 seconds"), {"amount": agg.sum("amount")}, by=("id",))
+    minutes = Stream(
+        name="minutes_told",
+        source=Table(view, what="current"),
+        format=Json("id string, amount bigint, window_start timestamp"),
+        event_time="window_start",
+        clock=Derived(max_ahead="30 days"),
+    )
+    hours = WindowJoined("hours", minutes, PAYMENTS, ("id",), Tumbling("1 hour"), VALUES)
+    told = Stream(
+        name="hours_told",
+        source=Table(hours, what="current"),
+        format=Json("id string, due bigint, paid bigint, window_start timestamp"),
+        event_time="window_start",
+        clock=Derived(max_ahead="30 days"),
+    )
+    total = Windowed("total", told, Tumbling("1 hour"), {"pairs": agg.count(), "due": agg.sum("due")})
+    chain = (
+        Pipeline(name="orders", streams=(ORDERS,), operators=(view,)),
+        Pipeline(name="hours", streams=(minutes, PAYMENTS), operators=(hours,)),
+    )
+    last = Pipeline(told, (total,))
+
+    def current() -> list[tuple[Any, ...]]:
+        for pipeline in (*chain, last):
+            run(spark, lake, pipeline)
+            for operator in pipeline.operators:
+                correct(spark, lake, operator, lambda: NOW)
+            run(spark, lake, pipeline)
+            check(spark, lake, pipeline)
+        rows = runtime_of(total, lake).readable["current"](spark)
+        return [tuple(each) for each in rows.orderBy("window_start").select("pairs", "due").collect()]
+
+    land_all(lake, ORDERS, [row("a", 1, 5, 1), row("b", 1, 5, 2), row("c", 1, 65, 4), row("z", 1, 9000, 0)])
+    land_all(lake, PAYMENTS, [row(id, 1, 3000, 1) for id in "abc"], [row("z", 1, 9000, 0)])
+    assert current() == [(3, 7)]
+    land_all(lake, ORDERS, [row("a", 2, 5, 8), row("b", 2, 5, 0, gone=True)])
+    land_all(lake, PAYMENTS, [row("c", 2, 3000, 0, gone=True)])
+    assert current() == [(1, 8)]
+
+
+@pytest.mark.long
+def test_what_is_done_to_a_window_join_sees_the_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
+    pipeline = replace(SHOP, deliveries=(Delivery("sent", PAID, JsonLines("out/sent"), what="current"),))
+    came(spark, lake, left=[row("a", 1, 5, 10), row("b", 1, 6, 20)], right=[row("a", 1, 20, 7)], pipeline=pipeline)
+    came(spark, lake, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)], pipeline=pipeline)
+    before = shown(spark, lake, "current")
+    assert before == [("a", 0, 60, 10, 7), ("b", 0, 60, 20, None)]
+    at_first = {stream.name: 1 for stream in SHOP.streams}
+    came(spark, lake, left=[row("b", 2, 5, 0, gone=True)], right=[row("a", 2, 21, 8)], pipeline=pipeline)
+    correct(spark, lake, PAID, lambda: NOW)
+    run(spark, lake, pipeline)
+    assert shown(spark, lake, "current") == [("a", 0, 60, 10, 8)]
+    assert shown(spark, lake.as_of(at_first), "current") == before
+    rebuild(spark, lake, pipeline, PAID, now=lambda: NOW)
+    run(spark, lake, pipeline)
+    assert shown(spark, lake, "current") == [("a", 0, 60, 10, 8)]
+    check(spark, lake, pipeline)
+    taken = retract(spark, lake, pipeline, ORDERS, RowChoice("id = 'a'"), "never paid", "ada", lambda: NOW)
+    assert taken is not None
+    run(spark, lake, pipeline)
+    correct(spark, lake, PAID, lambda: NOW)
+    run(spark, lake, pipeline)
+    assert shown(spark, lake, "current") == []
+    check(spark, lake, pipeline)
+    retract(spark, lake, pipeline, ORDERS, RowChoice(undoes=taken.id), "it was", "ada", lambda: NOW)
+    run(spark, lake, pipeline)
+    correct(spark, lake, PAID, lambda: NOW)
+    run(spark, lake, pipeline)
+    erase(spark, lake, pipeline, Person("id", "b"))
+    assert shown(spark, lake, "current") == [("a", 0, 60, 10, 8)]
+    check(spark, lake, pipeline)
+
+
+@pytest.mark.long
+def test_pairs_that_cannot_be_computed_are_those_of_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
+    shares = replace(PAID, select={"due": "left_amount", "paid": "100 div right_amount"}, on_error="side")
+    pipeline = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(shares,))
+    came(spark, lake, left=[row("a", 1, 5, 1)], right=[row("a", 1, 20, 0), row("z", 1, 200, 1)], pipeline=pipeline)
+    came(spark, lake, left=[row("z", 1, 200, 1)], pipeline=pipeline)
+    failed = runtime_of(shares, lake).readable["failed"]
+    assert failed(spark).count() == 1
+    assert shown(spark, lake, "current", shares) == []
+    came(spark, lake, right=[row("a", 2, 20, 5)], pipeline=pipeline)
+    correct(spark, lake, shares, lambda: NOW)
+    assert shown(spark, lake, "current", shares) == [("a", 0, 60, 1, 20)]
+    late = runtime_of(shares, lake).readable["late"](spark).selectExpr("_side", "_change", "right.amount")
+    assert sorted(map(tuple, late.collect())) == [("right", -1, 0), ("right", 1, 5)]
+    check(spark, lake, pipeline)
+
+
+def test_what_would_leave_out_a_row_that_is_taken_back_late_is_refused() -> None:
+    for of in (PAID, replace(TOGETHER, right=PAYMENTS)):
+        with pytest.raises(DeclarationError, match="late='drop' would leave out what takes a row back, and count it"):
+            Pipeline(name="shop", streams=of.reads, operators=(replace(of, late="drop"),))
+    assert "_change" in [spec.name for spec in PAID.columns_of("late")]
+    assert "_change" not in [spec.name for spec in TOGETHER.columns_of("late")]

@@ -164,6 +164,47 @@ def test_dropping_what_is_forgotten_changes_no_row_of_a_history_also_where_value
     assert any(row[SIGN] == 0 for row in dropping.told)
 
 
+def revision(number: int, since: int, owner: str | None, notes: str | None, *unsent: str) -> dict[str, Any]:
+    """A revision that came with the batch of its number; it is a delete where it has no owner."""
+    told = {HASH: 1, BATCH: number, SEQUENCE: number, DELETES: owner is None, RETRACTED_TIMES: 0, ADDED: str(number)}
+    values = {CONCERNS: True, "id": 1, "owner": owner, "notes": notes}
+    return {**told, **values, UNSENT: None if owner is None else list(unsent), SINCE: since}
+
+
+def test_a_revision_that_is_completed_twice_still_stands_for_what_was_told_of_it(tmp_path: Path) -> None:
+    """
+    0  |----|                     long notes
+    1       |----|                another owner, whose notes were not sent: those of 0
+    2            x                gone; once 2 is old, 0 is dropped and 1 completed
+    3            x                gone once more at that instant; once 3 is old, 1 is completed again
+    5            |----------      the owner of 1: it goes on, and what was told of it is taken back
+    """
+    folded, signs = Folded(tmp_path, ("owner",), 1, Horizon(FORGET, {})), Counter[str]()
+    other = {**revision(4, 20, "ann", "long"), "id": 3}
+    for came in (
+        revision(0, 0, "ann", "long"),
+        revision(1, 10, "bea", None, "notes"),
+        revision(2, 20, None, None),
+        revision(3, 20, None, None),
+        other,
+        revision(5, 20, "bea", "long"),
+    ):
+        # All that came before is old.
+        clock = came[BATCH] * (2 * FORGET)
+        folded.horizon = Horizon(FORGET, {came[BATCH]: (clock, clock)})
+        folded.step([came])
+    for row in folded.told:
+        signs[row[ADDED]] += row[SIGN]
+    assert {*signs.values()} == {0, 1}
+    assert sorted((row["owner"], signs[row[ADDED]]) for row in folded.told if row["id"] == 1 and row[SIGN] == 1) == [
+        ("ann", 0),
+        ("ann", 1),
+        ("bea", 0),
+        ("bea", 0),
+        ("bea", 1),
+    ]
+
+
 @pytest.mark.parametrize("is_same", [True, False])
 def test_the_interval_that_ends_where_the_last_old_revision_is_may_go_on_and_is_remembered(is_same: bool) -> None:
     """

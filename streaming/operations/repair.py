@@ -199,6 +199,9 @@ def changed_windows(view: Windowed, before: DataFrame, after: DataFrame, number:
         _whole(view, aggregate(pairs(after, view), view, _added=added), "_after", "_added"),
         view,
     ).where((F.col("_added") > 0) | F.col("_after").isNull())
+    if view.window.merging:
+        # Sessions that have fallen apart are told the rows of all that were ever one with them.
+        changed = changed.where(~F.col("_before").eqNullSafe(F.col("_after")))
     return tuple(
         ChangedWindow(
             key=tuple(row[name] for name in view.by),

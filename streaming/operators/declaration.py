@@ -93,8 +93,7 @@ def check_retractions(lake: Lake, operator: Operator) -> None:
             raise OperatorError(
                 f"{operator.kind_name} {operator.name!r} cannot follow stream {stream.name!r}, of which rows were "
                 f"taken back, last by batch {batch}: {refusal}",
-                "`tidemark retractions` lists them. Or let a view with fixed windows follow the stream, and follow "
-                "what is current of it.",
+                "`tidemark retractions` lists them. Or let a view follow the stream, and follow what is current of it.",
                 operator=operator.name,
                 stream=stream.name,
             )

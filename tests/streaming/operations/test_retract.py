@@ -150,6 +150,74 @@ def test_a_row_that_is_taken_back_in_time_is_in_no_first_result_and_a_late_one_i
     check(spark, lake)
 
 
+def test_a_session_falls_apart_when_somebody_takes_back_the_row_that_held_it_together(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    0   a at 00:00 (1), b at 00:25 (2), c at 00:50 (4)    one session
+        y at 05:00 (8), z at 05:10 (16)                   open, and kept as sums
+    1   b and y are taken back                            two sessions, one of z alone, which is open
+    2   end at 10:00                                      z is published
+    3   what was taken back is put back                   one session again, and y is late
+    """
+    visits = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"))
+    pipeline = Pipeline(READINGS, (visits,))
+    run(spark, lake, pipeline, [reading("a", 0, 1), reading("b", 25, 2), reading("c", 50, 4)])
+    run(spark, lake, pipeline, [reading("y", 300, 8), reading("z", 310, 16)])
+    assert first(spark, lake, visits) == [(0, 3, 7)]
+    outcome = preview_retraction(spark, lake, pipeline, READINGS, RowChoice("value in (2, 8)"))
+    foretold = [(each.start, each.before, each.after) for each in outcome.changes["visits"]]
+    assert foretold == [
+        (at(0), None, {"rows": 1, "total": 1}),
+        (at(0), {"rows": 3, "total": 7}, None),
+        (at(50), None, {"rows": 1, "total": 4}),
+        (at(300), {"rows": 2, "total": 24}, None),
+        (at(310), None, {"rows": 1, "total": 16}),
+    ]
+    done = taken(take_back(spark, lake, pipeline, "value in (2, 8)"))
+    run(spark, lake, pipeline)
+    correct(spark, lake, visits, lambda: NOW)
+    assert current(spark, lake, visits) == [(0, 1, 1), (50, 1, 4)]
+    check(spark, lake, pipeline)
+    run(spark, lake, pipeline, [reading("end", 600, 0)])
+    correct(spark, lake, visits, lambda: NOW)
+    assert first(spark, lake, visits) == [(0, 3, 7), (310, 1, 16)]
+    assert current(spark, lake, visits) == [(0, 1, 1), (50, 1, 4), (310, 1, 16)]
+    taken(take_back(spark, lake, pipeline, undoes=done.id))
+    run(spark, lake, pipeline)
+    correct(spark, lake, visits, lambda: NOW)
+    assert current(spark, lake, visits) == [(0, 3, 7), (300, 2, 24)]
+    check(spark, lake, pipeline)
+
+
+@pytest.mark.long
+def test_what_was_corrected_before_anything_was_taken_back_stands_beside_what_is_corrected_after_it(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    a at 23:59:40, b at 00:00:20, and between them c at 00:00:00, which is late: one session of the day before
+    x and y are another two of that day, and become one by z, which is late; z is taken back, so that day alone is due
+    """
+    visits = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"), by=("id",))
+    pipeline, day = Pipeline(READINGS, (visits,)), 86_400
+    run(spark, lake, pipeline, [reading("a", day - 20, 1), reading("x", day - 90, 1), reading("x", day - 50, 2)])
+    run(spark, lake, pipeline, [reading("a", day + 20, 2), reading("end", day + 200, 0)])
+    run(spark, lake, pipeline, [reading("a", day, 4), reading("x", day - 70, 4)])
+    correct(spark, lake, visits, lambda: NOW)
+    assert current(spark, lake, visits) == [(day - 90, 3, 7), (day - 20, 3, 7)]
+    check(spark, lake, pipeline)
+    taken(take_back(spark, lake, pipeline, "id = 'x' and value = 4"))
+    run(spark, lake, pipeline)
+    assert len(runtime_of(visits, lake).plan(spark)) == 1
+    correct(spark, lake, visits, lambda: NOW)
+    assert current(spark, lake, visits) == [(day - 90, 1, 1), (day - 50, 1, 2), (day - 20, 3, 7)]
+    check(spark, lake, pipeline)
+    rebuild(spark, lake, pipeline, visits, now=lambda: NOW)
+    run(spark, lake, pipeline)
+    assert current(spark, lake, visits) == [(day - 90, 1, 1), (day - 50, 1, 2), (day - 20, 3, 7)]
+    check(spark, lake, pipeline)
+
+
 @pytest.mark.long
 def test_a_revision_that_is_taken_back_is_a_delete_of_its_own_sequence(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, SHOP, [order("a", 5, 1, 1), order("b", 5, 2, 10), order("z", 1, 200, 0)])
@@ -193,8 +261,6 @@ def refused(pipeline: Pipeline) -> RetractionError:
 
 
 def test_who_takes_each_row_for_one_that_stands_keeps_rows_from_being_taken_back() -> None:
-    sessions = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"))
-    assert "view 'visits' follows them" in str(refused(Pipeline(READINGS, (sessions,))))
     updated = replace(MINUTES, name="updated", late="update", allowed_lateness="1 minute")
     assert "view 'updated' follows them" in str(refused(Pipeline(READINGS, (updated,))))
     dropping = replace(MINUTES, name="dropping", late="drop")
@@ -214,13 +280,13 @@ def test_who_takes_each_row_for_one_that_stands_keeps_rows_from_being_taken_back
 def test_what_is_declared_over_a_log_with_retractions_is_refused_when_it_runs(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, PIPELINE, [reading("a", 1, 1), reading("b", 100, 1)])
     taken(take_back(spark, lake, PIPELINE, "id = 'a'"))
-    sessions = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"))
+    dropping = replace(MINUTES, name="dropping", late="drop")
     with pytest.raises(OperatorError, match="of which rows were taken back, last by batch 1"):
-        check_retractions(lake, sessions)
+        check_retractions(lake, dropping)
     check_retractions(lake, MINUTES)
-    with pytest.raises(StreamingError, match="'visits' cannot follow stream 'readings'"):
-        run(spark, lake, Pipeline(READINGS, (MINUTES, sessions)))
-    assert not delta.exists(lake.table(sessions))
+    with pytest.raises(StreamingError, match="'dropping' cannot follow stream 'readings'"):
+        run(spark, lake, Pipeline(READINGS, (MINUTES, dropping)))
+    assert not delta.exists(lake.table(dropping))
     with pytest.raises(DeclarationError, match="some were taken back"):
         unit_table_of(READINGS, lake, "")
     outbox = outbox_for(READINGS, Delivery("sent", READINGS, JsonLines("out/sent")), lake)

@@ -9,6 +9,7 @@ from streaming.base import DeclarationError, check_name, check_type, interval
 from streaming.declare.delivery import Delivery
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
+from streaming.declare.over_windows import OverWindows
 from streaming.declare.receiver import Receiver
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream, check_folder
@@ -259,6 +260,10 @@ class Pipeline:
     def views(self) -> tuple[Windowed, ...]:
         """The operators that are windowed views."""
         return tuple(operator for operator in self.operators if isinstance(operator, Windowed))
+
+    def over_windows_of(self, stream: Stream) -> tuple[OverWindows, ...]:
+        """The operators over windows that follow a stream: views, window joins and co-groups."""
+        return tuple(each for each in self.operators if isinstance(each, OverWindows) and stream in each.reads)
 
     @property
     def corrected(self) -> tuple[Windowed, ...]:

@@ -162,7 +162,7 @@ class TwoSidedComputation(Computation[Of]):
         return OperatorCounts(late=late, unassigned=unassigned, by=self.counted_by(stream))
 
     def late_pairs(self, logs: Mapping[str, DataFrame]) -> DataFrame:
-        """Keys, window, `_side`, `_change` if rows are taken back, `_watermark`, `_batch`, and the row in either side."""
+        """Keys, window, `_side`, `_change` if rows are taken back, `_watermark`, `_batch`, and the row on its side."""
         operator, late = self.operator, self.pairs(logs).where("_late")
         hidden = (EVENT_TIME, ORDER, *_OF_SIGNS)
         shown = (F.col(ROWS[side.name]).dropFields(*hidden).alias(side.name) for side in operator.sides)

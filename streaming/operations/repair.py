@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,14 +12,15 @@ from pyspark.sql import functions as F
 
 from streaming import log
 from streaming.base import BATCH, INGESTED_AT, ORIGIN, constant
-from streaming.declare import Pipeline, Stream, Windowed
+from streaming.declare import OverWindows, Pipeline, Stream
 from streaming.formats import TYPED
 from streaming.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
 from streaming.operators import comparable, counts_of, runtime_of
 from streaming.revisions import net, newest_revisions
 from streaming.service import take_lease
-from streaming.views import aggregate, pairs
+from streaming.tables import delta
+from streaming.views import computation_of
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ class Repaired:
 
 @dataclass(frozen=True)
 class ChangedWindow:
-    """One window of a key that a repair would change.
+    """One window of a key that a repair or a retraction would change.
 
-    `before` and `after` are its values over all valid rows without and with the repaired ones, lists where a
-    full-window function gives many rows; `before` is None for a window that would be new, `after` for a session that
-    would become part of another.
+    `before` and `after` are its values over all valid rows without and with the ones that come, lists where a
+    full-window function, a window join or a co-group gives many rows; `before` is None for a window that would be new,
+    `after` for one that would have no row, and for a session that would become part of another.
     """
 
     key: tuple[Any, ...]
@@ -58,7 +59,7 @@ class ChangedWindow:
 
 @dataclass(frozen=True)
 class Preview:
-    """The preview of a repair: rejected rows it would examine and repair, and per view the windows it would change."""
+    """The preview of a repair: rejected rows it would examine and repair, and by operator the windows to be changed."""
 
     examined: int
     repaired: int
@@ -151,8 +152,12 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
         # The table lacks what was declared since its last row came.
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)
         after = there.unionByName(coming, allowMissingColumns=True)
-        views = [view for view in pipeline.views if view.of == stream]
-        changes = {view.name: changed_windows(view, before, after, number) if passing else () for view in views}
+        windowed = pipeline.over_windows_of(stream)
+        changes = (
+            {each.name: () for each in windowed}
+            if not passing
+            else changed_windows(spark, lake, windowed, stream, before, after, number)
+        )
     finally:
         validated.unpersist()
     return Preview(examined, passing, changes)
@@ -191,43 +196,76 @@ def _counted(validated: DataFrame) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def changed_windows(view: Windowed, before: DataFrame, after: DataFrame, number: int) -> tuple[ChangedWindow, ...]:
-    """The windows whose results differ, in order; rows of batch `number` are those that come."""
-    added = F.count_if(F.col("_batch") == number)
+def changed_windows(
+    spark: SparkSession,
+    lake: Lake,
+    operators: Iterable[OverWindows],
+    stream: Stream,
+    before: DataFrame,
+    after: DataFrame,
+    number: int,
+) -> dict[str, tuple[ChangedWindow, ...]]:
+    """The windows of each operator whose results differ `before` and `after` the stream's log has more rows, in order.
+
+    The rows that come are those of batch `number`. An operator whose other streams have no log yet has none.
+    """
+    changes: dict[str, tuple[ChangedWindow, ...]] = {}
+    for operator in operators:
+        others = [each for each in operator.reads if each != stream]
+        there = all(delta.exists(lake.log(each)) for each in others)
+        logs = {each.name: log.read_log(spark, lake, each) for each in others} if there else {}
+        both = ({**logs, stream.name: rows} for rows in (before, after))
+        changes[operator.name] = _changed(operator, stream, *both, number) if there else ()
+    return changes
+
+
+def _changed(
+    operator: OverWindows,
+    stream: Stream,
+    before: Mapping[str, DataFrame],
+    after: Mapping[str, DataFrame],
+    number: int,
+) -> tuple[ChangedWindow, ...]:
+    computation = computation_of(operator)
+    added = {"_added": F.count_if((F.col(BATCH) == number) & computation.is_of(stream))}
+    groups = computation.group(computation.pairs(after), added)
     changed = _outer(
-        _whole(view, aggregate(pairs(before, view), view), "_before"),
-        _whole(view, aggregate(pairs(after, view), view, _added=added), "_after", "_added"),
-        view,
+        _whole(operator, computation.results(computation.pairs(before)), "_before"),
+        _whole(operator, computation.finish(groups, *added), "_after", *added),
+        operator,
     ).where((F.col("_added") > 0) | F.col("_after").isNull())
-    if view.window.merging:
+    if computation.parts_sessions(after):
         # Sessions that have fallen apart are told the rows of all that were ever one with them.
         changed = changed.where(~F.col("_before").eqNullSafe(F.col("_after")))
     return tuple(
         ChangedWindow(
-            key=tuple(row[name] for name in view.by),
+            key=tuple(row[name] for name in operator.by),
             start=row["window_start"].astimezone(UTC),
             end=row["window_end"].astimezone(UTC),
             rows_added=row["_added"] or 0,
             before=None if row["_before"] is None else row["_before"].asDict(),
             after=None if row["_after"] is None else row["_after"].asDict(),
         )
-        for row in changed.orderBy("window_start", "window_end", *view.by).collect()
+        for row in changed.orderBy("window_start", "window_end", *operator.by).collect()
     )
 
 
-def _whole(view: Windowed, results: DataFrame, name: str, *extra: str) -> DataFrame:
-    """One row per window with all its values in one struct, as lists where a full-window function gives many rows."""
-    if view.function is None:
-        return results.select(*view.identity, F.struct(*view.values).alias(name), *extra)
-    lists = F.struct(*(F.sort_array(F.collect_list(comparable(results, value))).alias(value) for value in view.values))
-    return results.groupBy(*view.identity).agg(lists.alias(name), *(F.max(column).alias(column) for column in extra))
+def _whole(operator: OverWindows, results: DataFrame, name: str, *extra: str) -> DataFrame:
+    """One row per window with all its values in one struct, as lists where one may have several results."""
+    if not operator.gives_many:
+        return results.select(*operator.identity, F.struct(*operator.values).alias(name), *extra)
+    values = operator.values
+    lists = F.struct(*(F.sort_array(F.collect_list(comparable(results, value))).alias(value) for value in values))
+    return results.groupBy(*operator.identity).agg(
+        lists.alias(name), *(F.max(column).alias(column) for column in extra)
+    )
 
 
-def _outer(left: DataFrame, right: DataFrame, view: Windowed) -> DataFrame:
+def _outer(left: DataFrame, right: DataFrame, operator: OverWindows) -> DataFrame:
     """Every window of either side, with the columns of both; keys may be null."""
     left, right = left.alias("left"), right.alias("right")
-    same = [F.col(f"left.{name}").eqNullSafe(F.col(f"right.{name}")) for name in view.identity]
-    others = [name for name in (*left.columns, *right.columns) if name not in view.identity]
+    same = [F.col(f"left.{name}").eqNullSafe(F.col(f"right.{name}")) for name in operator.identity]
+    others = [name for name in (*left.columns, *right.columns) if name not in operator.identity]
     return left.join(right, same, "full_outer").select(
-        *(F.coalesce(f"left.{name}", f"right.{name}").alias(name) for name in view.identity), *others
+        *(F.coalesce(f"left.{name}", f"right.{name}").alias(name) for name in operator.identity), *others
     )

@@ -16,6 +16,7 @@ from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, RetractionError, check_condition, utc_now
+from streaming.clocks import joint_watermark
 from streaming.declare import Pipeline, Stream, declared_pipelines
 from streaming.lake import Lake
 from streaming.log import (
@@ -36,7 +37,7 @@ from streaming.log import (
     widen_log,
 )
 from streaming.operations.repair import ChangedWindow, changed_windows, pins_now
-from streaming.operators import counts_of, runtime_of
+from streaming.operators import Progress, counts_of, runtime_of
 from streaming.revisions import SEQUENCE, Revising, net, sequence_of
 from streaming.service import take_lease
 from streaming.spark import refusal
@@ -50,8 +51,9 @@ _PLACE, _NUMBER, _RETRACTED = "_place", "_retraction", "_retracted_batch"
 class RetractionPreview:
     """The preview of a retraction: its rows, by the day of their event time, and a few of them.
 
-    `changes`: per view the windows that would be others; `due`: per view the days of those that the clock has passed.
-    Their first results count the rows, published or about to be, and these days would wait for a correction.
+    `changes`: per view, window join or co-group the windows that would be others; `due`: the days of those that the
+    clock has passed. Their first results count the rows, published or about to be, and these days would wait for a
+    correction.
     """
 
     stream: str
@@ -177,14 +179,16 @@ def preview_retraction(
             signed = _as_changes(spark, lake, stream, chosen, rows) if stream.revised else rows
             stamps = {"_watermark": F.lit(watermark).cast("timestamp"), BATCH: F.lit(number).cast("bigint")}
             after = before.unionByName(signed.withColumns(stamps), allowMissingColumns=True)
-            views = [view for view in pipeline.views if view.of == stream]
-            changes = {view.name: changed_windows(view, before, after, number) for view in views}
+            windowed = pipeline.over_windows_of(stream)
+            changes = changed_windows(spark, lake, windowed, stream, before, after, number)
     finally:
         rows.unpersist()
-    due = {
-        name: tuple(sorted({each.start.date() for each in windows if watermark is not None and each.end <= watermark}))
-        for name, windows in changes.items()
-    }
+    due = {}
+    for operator in pipeline.over_windows_of(stream) if days else ():
+        others = [mark for name, mark in Progress.at_heads(lake, operator).watermarks.items() if name != stream.name]
+        joint = joint_watermark([watermark, *others])
+        passed = [each for each in changes[operator.name] if joint is not None and each.end <= joint]
+        due[operator.name] = tuple(sorted({each.start.date() for each in passed}))
     return RetractionPreview(
         stream.name,
         sum(row["count"] for row in days),

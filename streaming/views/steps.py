@@ -10,6 +10,7 @@ published again.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import DAY, FIRST_INSTANT, SIGN, STAMP, WINDOW, WRITTEN_AT, constant, date_literal
+from streaming.base import DAY, FIRST_INSTANT, STAMP, WINDOW, WRITTEN_AT, constant, date_literal
 from streaming.clocks import latest
 from streaming.declare import STATE, OverWindows, Windowed
 from streaming.lake import Lake
@@ -74,11 +75,13 @@ class _OpenSessions:
         """Bytes that the table takes."""
         return delta.size(self._uri)
 
-    def forget_unsigned(self) -> None:
-        """Remove what was kept before rows of a log could be taken back: it does not tell which rows it is of."""
-        table = delta.open_table(self._uri)
-        if self._parts_sessions and table is not None and f'"{SIGN}"' not in table.schema().to_json():
-            storage.remove_folder(self._uri)
+    def forget_others(self) -> None:
+        """Remove rows of other columns, as kept before somebody took back the first row of a log: that has all."""
+        table = delta.open_table(self._uri) if self._parts_sessions else None
+        if table is not None:
+            kept = StructType.fromJson(json.loads(table.schema().to_json()))
+            if kept.simpleString() != self._schema.simpleString():
+                storage.remove_folder(self._uri)
 
     def until(self, position: Progress, after: Progress) -> DataFrame:
         """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
@@ -335,7 +338,7 @@ class SessionSteps(WindowSteps[Of]):
 
     def repair(self) -> None:
         """Also write the second commit of a step of which there is only the first."""
-        self._open.forget_unsigned()
+        self._open.forget_others()
         published = self.position()
         kept = repaired(self.lake, self.operator, published)
         if kept != published:

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -179,12 +180,17 @@ def _fixed(of: TwoSided, left: Side, right: Side, clock: float, first: bool) -> 
         if end > clock:
             continue
         groups: dict[str | None, tuple[Amounts, Amounts]] = defaultdict(lambda: ([], []))
+        in_time = partial(_is_before, end) if first else None
         for place, side in enumerate((left, right)):
-            for row in side.standing((lambda stamp, _, end=end: stamp < end) if first else None):
+            for row in side.standing(in_time):
                 if start <= row.time < end:
                     groups[row.country][place].append(row.amount or 0)
         for key, amounts in groups.items():
             yield from ((key, start, end, *each) for each in made(of, key, *amounts))
+
+
+def _is_before(end: float, stamp: float, row: Revision) -> bool:
+    return stamp < end
 
 
 def _sessions(of: TwoSided, left: Side, right: Side, clock: float, first: bool) -> Iterator[Result]:

@@ -151,7 +151,7 @@ def test_parts_of_an_aggregate_that_are_put_together_are_the_aggregate_of_all_ro
     assert len(names) > 10
     view = replace(everything, aggregates={f"of_{name}": MEANINGS[name][0] for name in names})
     counted = pairs(static_log(spark, samples, TYPES, rows), view)
-    kept = partial_columns(view, aggregate(counted, view).schema)
+    kept = partial_columns(view, aggregate(counted, view).schema, counted)
     lots = [counted.where(F.col("_batch") % 3 == lot).groupBy("key", WINDOW).agg(*kept.of_rows) for lot in range(3)]
 
     merged = reduce(DataFrame.unionByName, lots).groupBy("key", WINDOW).agg(*kept.merged)

@@ -30,7 +30,7 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.declare.two_sided import TwoSided
-from streaming.operations import Person, RowChoice, erase, retract
+from streaming.operations import Person, RowChoice, erase, preview_retraction, retract
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW, T0, at
@@ -163,6 +163,13 @@ def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_b
     came(spark, lake, left=[row("a", 1, 0, 10)], right=clicks, pipeline=pipeline)
     came(spark, lake, left=[row("z", 1, 300, 0)], right=[row("z", 1, 300, 0)], pipeline=pipeline)
     assert corrected() == [("a", 0, 80, 10, 3)]
+    outcome = preview_retraction(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"))
+    assert [(each.key, each.start, each.end, each.after) for each in outcome.changes["both"]] == [
+        (("a",), at(0), at(30), {"due": [10], "paid": [0]}),
+        (("a",), at(0), at(80), None),
+        (("a",), at(50), at(80), {"due": [0], "paid": [2]}),
+    ]
+    assert outcome.due == {"both": (T0.date(),)}
     taken = retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"), "by a robot", "ada", lambda: NOW)
     assert taken is not None
     assert corrected() == [("a", 0, 30, 10, 0), ("a", 50, 80, 0, 2)]

@@ -212,10 +212,12 @@ def changed_windows(
     changes: dict[str, tuple[ChangedWindow, ...]] = {}
     for operator in operators:
         others = [each for each in operator.reads if each != stream]
-        there = all(delta.exists(lake.log(each)) for each in others)
-        logs = {each.name: log.read_log(spark, lake, each) for each in others} if there else {}
-        both = ({**logs, stream.name: rows} for rows in (before, after))
-        changes[operator.name] = _changed(operator, stream, *both, number) if there else ()
+        if not all(delta.exists(lake.log(each)) for each in others):
+            changes[operator.name] = ()
+            continue
+        logs = {each.name: log.read_log(spark, lake, each) for each in others}
+        without, with_them = ({**logs, stream.name: rows} for rows in (before, after))
+        changes[operator.name] = _changed(operator, stream, without, with_them, number)
     return changes
 
 

@@ -271,8 +271,8 @@ def test_what_is_done_to_a_window_join_sees_the_rows_that_stand(
     told = Delivery("told", PAID, JsonLines(str(tmp_path / "told")), what="current", select=("id", "due", "paid"))
     pipeline = replace(SHOP, deliveries=(told,))
 
-    def current(**rows: Sequence[dict[str, Any]]) -> list[Result]:
-        came(spark, lake, **rows)
+    def current(left: Sequence[dict[str, Any]] = (), right: Sequence[dict[str, Any]] = ()) -> list[Result]:
+        came(spark, lake, left=left, right=right)
         correct(spark, lake, PAID, lambda: NOW)
         return shown(spark, lake, "current")
 

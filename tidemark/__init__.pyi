@@ -40,6 +40,7 @@ from streaming import DeltaEvictor as DeltaEvictor
 from streaming import DeltaTable as DeltaTable
 from streaming import Derived as Derived
 from streaming import DimensionLookup as DimensionLookup
+from streaming import Drop as Drop
 from streaming import Enriched as Enriched
 from streaming import EventTimeTrigger as EventTimeTrigger
 from streaming import Evictor as Evictor
@@ -49,6 +50,7 @@ from streaming import FailureRate as FailureRate
 from streaming import Files as Files
 from streaming import FixedDelay as FixedDelay
 from streaming import Generator as Generator
+from streaming import Hash as Hash
 from streaming import History as History
 from streaming import HttpPoll as HttpPoll
 from streaming import IcebergTable as IcebergTable
@@ -60,6 +62,7 @@ from streaming import KafkaTopic as KafkaTopic
 from streaming import Key as Key
 from streaming import Keyed as Keyed
 from streaming import Lake as Lake
+from streaming import Last as Last
 from streaming import Limits as Limits
 from streaming import LocalDays as LocalDays
 from streaming import LookupRequest as LookupRequest

@@ -57,7 +57,8 @@ class QueryDocument(BaseModel):
     not followed yet, `behind_since` when these became more than one; `watermark`: that of its logs at the batch up to
     which it has. `paused`: why it does not go on until somebody acts, while the others do. `waiting`: why a delivery
     waits for its target, `waiting_since` when it began to. `failures`: rows since the start that something outside did
-    not answer, `failed_at` when the last one.
+    not answer, `failed_at` when the last one. `warned`: the valid rows that broke a rule which only warns, by rule;
+    `reasons`: those against rejected rows, by rule or another label.
     """
 
     running_batch: int | None
@@ -78,6 +79,8 @@ class QueryDocument(BaseModel):
     waiting_since: datetime | None
     failures: int
     failed_at: datetime | None
+    warned: dict[str, int]
+    reasons: dict[str, int]
 
 
 class LatencyDocument(BaseModel):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from streaming.base import DeclarationError, LogError, OperatorError
 from streaming.declare import CURRENT, DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
 from streaming.lake import Lake
-from streaming.log import clock_history, read_log, rejected, retractions, told_batches
+from streaming.log import clock_history, read_log, rejected, retractions, told_batches, warned
 from streaming.reading import StoredRows, stored_rows
 from streaming.tables import delta
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Read = Callable[["SparkSession"], "DataFrame"]
 
 _RETRACTIONS = "retractions"
-OF_STREAM = ("log", "changes", "rows", "clock", "rejected", _RETRACTIONS)
+OF_STREAM = ("log", "changes", "rows", "clock", "rejected", "warned", _RETRACTIONS)
 """The names of what is shown of the stream that an operator reads first, whatever the operator."""
 
 
@@ -43,6 +43,7 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
         **{**of_revisions(lake, stream), **own},
         "clock": lambda spark: spark.createDataFrame(_clock(lake, pipeline, stream)),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream.revisions)).select(*columns).orderBy("_batch"),
+        "warned": lambda spark: warned(read_log(spark, lake, stream.revisions), stream).orderBy("_batch", "_origin"),
         _RETRACTIONS: lambda spark: spark.createDataFrame(_retractions(lake, pipeline, stream)),
         **{each.table_name(DEAD): partial(_dead_letters, lake=lake, delivery=each) for each in pipeline.deliveries},
         **{
@@ -156,4 +157,6 @@ def _clock(lake: Lake, pipeline: Pipeline, stream: Stream) -> pa.Table:
     if any(each.unknown for each in readings):
         unknown = [[*each.unknown.items()] for each in readings]
         columns["unknown_fields"] = pa.array(unknown, pa.map_(pa.string(), number))
+    if any(each.warned for each in readings):
+        columns["warned"] = pa.array([[*each.warned.items()] for each in readings], pa.map_(pa.string(), number))
     return pa.table(columns)

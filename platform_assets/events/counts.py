@@ -17,6 +17,7 @@ from streaming import Lake, Stream
 from streaming.declare import FAILED, LATE, Operator
 from streaming.log import Batch, batches_after, read_batches, read_log, rejected
 from streaming.operators import LateCount, plan_corrections, runtime_of, settled_at
+from streaming.service import sums
 from streaming.tables import days_of, delta
 
 
@@ -38,13 +39,20 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
 
 
 def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The rejected rows of a log that are not repaired, and their share of all rows, as its commits tell."""
-    total = read = 0
+    """The rejected rows of a log that are not repaired, and their share of all rows, as its commits tell.
+
+    Of each rule that only warns also the share of valid rows that break it, since there is such a rule.
+    """
+    total = read = valid = 0
+    warned: dict[str, int] = {}
     for batch in batches:
+        valid += batch.summary.rows - batch.rejected if batch.warned else 0
+        warned = sums(warned, batch.warned)
         # Repaired rows are in the log twice: once rejected, once valid.
         total += batch.rejected_left - (batch.rows_left if batch.cause == "repair" else 0)
         read += 0 if batch.cause in ("repair", "retraction") else batch.rows_left
-    return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0}
+    shares = {f"warned_share_{rule}": number / valid if valid else 0.0 for rule, number in warned.items()}
+    return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0, **shares}
 
 
 def rows_since(lake: Lake, stream: Stream, batch: int) -> int:

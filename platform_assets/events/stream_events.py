@@ -11,7 +11,7 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
 from platform_assets.events.delivered import report_deliveries
-from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata
+from platform_assets.events.metadata import counted, filter_metadata, position_metadata, table_metadata
 from platform_assets.lineage import lineage_of_log, lineage_of_table
 from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
@@ -67,7 +67,7 @@ class StreamEvents:
             self._materialized(keys.log_key(log), of_log | {**state, **_log_metadata(overview, log)})
         for stream in pipeline.streams:
             self._observed(keys.source_key(stream), {**state, **_waiting_metadata(overview)})
-            self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
+            self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview, stream)})
         for operator in pipeline.operators:
             for table in operator.streamed:
                 self._report_table(operator, table, state, overview, now)
@@ -170,10 +170,17 @@ def _waiting_metadata(overview: Overview) -> dict[str, Any]:
     return {f"{name}_of_all_streams" if several else name: number for name, number in numbers.items()}
 
 
-def _rejected_metadata(overview: Overview) -> dict[str, Any]:
+def _rejected_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
     if overview.process is None:
         return {}
-    return {"rejected_since_start": overview.process.rejected, "rejected_share": overview.process.rejected_share}
+    query = overview.process.queries.get(ingest_query(overview.pipeline, stream), QueryStatus())
+    return {
+        "rejected_since_start": overview.process.rejected,
+        "rejected_share": overview.process.rejected_share,
+        "reasons_since_start": counted("rule", query.reasons),
+        "warned_since_start": counted("rule", query.warned),
+        **{f"warned_share_{rule}": rows / query.rows if query.rows else 0.0 for rule, rows in query.warned.items()},
+    }
 
 
 def _operator_metadata(overview: Overview, operator: Operator, now: datetime) -> dict[str, Any]:

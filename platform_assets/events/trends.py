@@ -61,7 +61,12 @@ def hour_metadata(measures: list[Measure], length: timedelta) -> dict[str, Any]:
         "latency_p99_seconds": p99,
         "state_rows": max((measure.state_rows or 0 for measure in measures), default=0),
     }
-    return {name: value for name, value in numbers.items() if value is not None}
+    by_rule = {
+        f"{outcome}_share_{rule}": number / log.rows if log.rows else 0.0
+        for outcome, counts in (("rejected", log.reasons), ("warned", log.warned))
+        for rule, number in counts.items()
+    }
+    return {name: value for name, value in {**numbers, **by_rule}.items() if value is not None}
 
 
 def trend_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:

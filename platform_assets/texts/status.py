@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from streaming.base import counted
 from streaming.service import Overview, ProcessStatus
 
 _COLOURS = {"running": "green", "failed": "bold red", "restarting": "yellow", "stopped": "dim", "paused": "cyan"}
@@ -41,7 +42,7 @@ def _cells(overview: Overview, now: datetime) -> list[str | Text]:
         state,
         f"{process.input_rate:,.0f} rows/s\n{process.waiting}"
         + (f"\ncaught up in {length(process.catch_up_seconds)}" if process.catch_up_seconds else ""),
-        f"{process.rejected:,} rejected\n{process.late:,} late",
+        f"{process.rejected:,} rejected\n{process.late:,} late{_warnings(process)}",
         ("-" if process.newest_batch is None else f"{process.newest_batch:,}")
         + ("" if process.latency is None else f"\np95 {length(process.latency[1])}")
         + _behind(process),
@@ -49,6 +50,12 @@ def _cells(overview: Overview, now: datetime) -> list[str | Text]:
         + ("" if overview.skew is None else f"\nskew {length(overview.skew.by.total_seconds())}"),
         "" if process.memory_bytes is None else f"{process.memory_bytes / 2**20:,.0f} MB",
     ]
+
+
+def _warnings(process: ProcessStatus) -> str:
+    """The number of times that valid rows broke a rule which only warns; empty where none did."""
+    warnings = sum(rows for query in process.queries.values() for rows in query.warned.values())
+    return f"\n{counted(warnings, 'warning')}" if warnings else ""
 
 
 def _behind(process: ProcessStatus) -> str:

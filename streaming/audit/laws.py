@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from streaming import log
 from streaming.audit.deliveries import audit_delivery
-from streaming.base import date_literal
+from streaming.base import WARNED, date_literal
 from streaming.changes import Publishing
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
@@ -82,6 +82,8 @@ def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtV
     yield _source_unchanged(spark, lake, stream, pinned)
     yield _stamps(rows, batches, stream)
     yield _once(batches, stream.name)
+    if any(batch.warned or batch.reasons for batch in batches):
+        yield _by_rule(rows, batches, stream.name)
     if any(batch.cause == "repair" for batch in batches):
         yield _repairs(rows, stream.name)
     if any(batch.retraction for batch in batches):
@@ -116,6 +118,31 @@ def _conservation_by_batch(rows: DataFrame, batches: Sequence[Batch], name: str)
     compared += f" + {erased:,} erased" if erased else ""
     compared += f" + {dropped:,} dropped" if dropped else ""
     return Finding("conservation", name, len(batches), broken, compared)
+
+
+def _by_rule(rows: DataFrame, batches: Sequence[Batch], name: str) -> Finding:
+    """The finding that each batch has as many warnings of each rule, and reasons against rows, as its commit says.
+
+    Batches of which rows were erased or dropped since have fewer, and are left out.
+    """
+    told = {
+        (batch.number, column, label): number
+        for batch in batches
+        if not batch.erased and not batch.dropped
+        for column, counts in ((WARNED, batch.warned), ("_rejected", batch.reasons))
+        for label, number in counts.items()
+        if number
+    }
+    numbers = {number for number, _, _ in told}
+    found: dict[tuple[int, str, str], int] = {}
+    for column in (each for each in (WARNED, "_rejected") if each in rows.columns):
+        texts = rows.where(F.col(column).isNotNull()).select("_batch", F.explode(column).alias("text"))
+        label = F.substring_index("text", ": ", 1).alias("label")
+        for row in texts.groupBy("_batch", label).count().collect():
+            found[row["_batch"], column, row["label"]] = row["count"]
+    counted = {place: number for place, number in found.items() if place[0] in numbers}
+    broken = sum(told.get(place) != counted.get(place) for place in told.keys() | counted.keys())
+    return Finding("conservation", name, len(told), broken, "batches: warnings and reasons by rule as counted")
 
 
 def _rows_of_dropped_days(rows: DataFrame, before: date) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SIGN,
         STAMP,
         STEP_COLUMN,
+        WARNED,
         WINDOW,
         WRITTEN_AT,
         constant,
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
         RedeliveryError,
         RetractionError,
         RewrittenError,
+        RuleViolation,
+        SaltError,
         SavepointError,
         SettingsError,
         SinkError,
@@ -135,7 +138,7 @@ if TYPE_CHECKING:
         python_values,
         read_back,
     )
-    from streaming.base.variables import filled, names_variables_only
+    from streaming.base.variables import filled, names_variables_only, variables_in
     from streaming.base.wording import counted, raised, said, shown, told, written
 
 make_front(__name__)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 DAY = "_day"
 """The date of the event time, which partitions a table; null for rejected rows and heartbeats."""
 
+WARNED = "_warned"
+"""The names of the rules that a valid row breaks and that only warn; a log has it whose stream declares such a rule."""
+
 EVENT_TIME = "_event_time"
 """The row's event time, under the same name in every stream."""
 

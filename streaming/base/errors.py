@@ -222,6 +222,38 @@ class LogError(StreamingError):
     code = "log"
 
 
+class RuleViolation(LogError):
+    """Rows of a `batch` break `rules` that stop their `stream`; nothing of the batch was appended.
+
+    `rules`: by the name of each, how many rows break it. `rows`: the first of them, each with the name of the `rule`,
+    its `_origin`, and the values of the columns that the rule reads.
+    """
+
+    code = "log.rule"
+
+    rules: Mapping[str, int] = FrozenMapping({})
+    rows: tuple[Mapping[str, Any], ...] = ()
+
+    def __init__(
+        self,
+        says: str,
+        next_step: str = "",
+        *,
+        rules: Mapping[str, int],
+        rows: tuple[Mapping[str, Any], ...],
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(says, next_step, **facts)
+        self.rules = FrozenMapping(rules)
+        self.rows = tuple(map(FrozenMapping, rows))
+
+
+class SaltError(LogError):
+    """A variable has another salt than the one by which values of a `stream` were hashed; its name is the `field`."""
+
+    code = "log.salt"
+
+
 class CheckpointError(LogError):
     """A checkpoint and its table do not belong together, so going on would lose or repeat rows."""
 

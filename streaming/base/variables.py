@@ -30,6 +30,11 @@ def filled(options: Mapping[str, str], what: str, error: type[StreamingError]) -
     return {name: _VARIABLE.sub(variable, value) for name, value in options.items()}
 
 
+def variables_in(text: str) -> list[str]:
+    """The names of the variables that a text names, in their order."""
+    return _VARIABLE.findall(text)
+
+
 def names_variables_only(text: str) -> bool:
     """True if a text is nothing but variables, so that it holds no secret itself."""
     return not _VARIABLE.sub("", text)

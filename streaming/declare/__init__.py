@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from streaming.declare.late_policy import EACH_BATCH
     from streaming.declare.limits import Limits
+    from streaming.declare.masks import ORIGIN_TYPES, Drop, Hash, Last, Mask, MaskValue, check_of, nothing, salt_of
     from streaming.declare.operator import (
         CORRECTIONS,
         CURRENT,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from streaming.base import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, names_in
+from streaming.base import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, WARNED, names_in
 from streaming.declare.stream import Stream
 
 
@@ -50,6 +50,10 @@ _ADDED = (
     ColumnSpec("_watermark", "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"),
 )
 
+_WARNED_SPEC = ColumnSpec(
+    WARNED, "The rules that a valid row breaks and that only warn; null where there is none.", "array<string>"
+)
+
 
 def log_columns(stream: Stream) -> tuple[ColumnSpec, ...]:
     """The columns of a stream's log: the payload's, the derived ones, and those that the platform adds."""
@@ -63,8 +67,9 @@ def log_columns(stream: Stream) -> tuple[ColumnSpec, ...]:
         read = (of.get(column, ()) for column in sorted(names_in(expression)))
         of[name] = tuple(dict.fromkeys(one for columns in read for one in columns))
         specs.append(ColumnSpec(name, f"Derived: `{expression}`.", stream.types[name], of[name]))
+    warned = [_WARNED_SPEC] if stream.warns else []
     day = ColumnSpec(DAY, f"Date of {stream.event_time}, UTC; null for a rejected row.", "date", of[stream.event_time])
-    return (*(_marked(spec, stream) for spec in specs), *_ADDED, day)
+    return (*(_marked(spec, stream) for spec in specs), *_ADDED, day, *warned)
 
 
 def read_from_log(stream: Stream, *expressions: str) -> tuple[tuple[str, str], ...]:

@@ -28,7 +28,8 @@ class ConditionRule(Rule):
     def __init__(self, name: str, column: str, of: Stream) -> None:
         check_type(f"the column of rule {name!r}", column, str, "the name of the column that has conditions")
         check_type(f"of= of rule {name!r}", of, Stream, "the stream that its conditions are about")
-        values = {"name": name, "condition": f"`{column}` is not null", "column": column, "of": of}
+        condition = f"`{column}` is not null"
+        values = {"name": name, "condition": condition, "on_violation": "reject", "column": column, "of": of}
         for field, value in values.items():
             object.__setattr__(self, field, value)
         self.__post_init__()

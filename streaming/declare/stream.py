@@ -23,6 +23,7 @@ from streaming.base import (
 )
 from streaming.clocks import Clock, Derived
 from streaming.declare.delivered import OFFERS, What
+from streaming.declare.masks import ORIGIN_TYPES, Mask, check_masks
 from streaming.declare.rule import Rule
 from streaming.declare.snapshots import Snapshots
 from streaming.formats import Format
@@ -33,6 +34,8 @@ _NO_KEYS = ("float", "double", "array", "map", "struct", "variant")
 """Types of which two equal values may look different, or which Spark cannot compare."""
 _LARGE = ("string", "binary", "array", "map", "struct")
 """Types of which a database may leave a value out that has not changed."""
+MASKED_LABELS = ("masked", "withheld")
+"""The labels of the reasons that say what was done to the payload of a rejected row."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class Stream:
     a row for which one cannot be computed, such as `a / b` where `b` is 0, or is a time outside the years 1 to 9999, is
     rejected, with the values in the reason.
     `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time).
-    `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of valid rows too.
+    `rules` may also read `_ingested_at`; a row that breaks one is rejected, or is valid with a warning, or stops the
+    stream, as the rule says. `keep_raw` keeps the payload of valid rows too.
 
     `retention`, such as `400 days`, says how long before the watermark the log keeps its days; left out, it keeps all.
     Rows of older days that still come are rejected, with that as the reason, and `maintain` drops the days once nothing
@@ -66,9 +70,14 @@ class Stream:
     is not after the latest delete that is forgotten, is *forgotten*, too: nobody can tell whether its key was gone. It
     changes nothing, is counted, and stays in the log. A `History` of the stream forgets old revisions, too.
 
+    `masked` names columns whose values nobody is to see, such as `{"email": Hash(salt="${SALT}")}`, and what is kept in
+    their place; `"customer.email"` is a field of a struct, also within arrays, and `"_origin.key"` and
+    `"_origin.headers"` are those of a record of Kafka. Rules judge the value that came; neither it nor a payload that
+    has it is ever written or told.
+
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
-            is shorter than a day.
+            is shorter than a day; a masked column is one by which rows are ordered.
     """
 
     name: str
@@ -86,6 +95,7 @@ class Stream:
     deletes: str | None = None
     snapshots: Snapshots | None = None
     forget: str | None = None
+    masked: Mapping[str, Mask] = field(default_factory=dict)
 
     kind_name = "stream"
     delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
@@ -143,6 +153,60 @@ class Stream:
         if self.clock.moved_by is not None:
             check_condition(f"the clock of stream {self.name!r}", self.clock.moved_by, self.types)
         self._check_key()
+        self._check_masked()
+
+    def _check_masked(self) -> None:
+        """Refuse masks that would let a value through, or of which nothing that the stream needs would be left.
+
+        Raises:
+            DeclarationError: with what to declare.
+        """
+        if not self.masked:
+            return
+        in_origin = [path for path in self.masked if path in ORIGIN_TYPES]
+        check_masks(self.name, self.masked, self.types, self.source.origin)
+        for name in self.derived:
+            masked = sorted((self.made_of[name] - {name}) & self.masked_columns)
+            if not masked and in_origin:
+                masked = [path for path in in_origin if path in self.derived[name]]
+            if masked and name not in self.masked:
+                raise self._unmasked(
+                    name, f"is derived of {', '.join(masked)}, which is masked, and would show it", "mask it, too"
+                )
+        told = {
+            "the event time": (self.event_time,),
+            "sequence": names_in(self.sequence or "1"),
+            "deletes": names_in(self.deletes or "true"),
+            "the clock": names_in(self.clock.moved_by or "true"),
+            "taken_at of snapshots": names_in((self.snapshots.taken_at if self.snapshots else None) or "1"),
+        }
+        for what, names in told.items():
+            for name in sorted({each for of in names for each in self.made_of.get(of, ())} & self.masked_columns):
+                raise self._unmasked(name, f"{what} is made of it", "leave it out of masked, or of that")
+        for name in self.key:
+            kept = [mask.keeps_identity for path, mask in self.masked.items() if path.partition(".")[0] == name]
+            if not all(kept):
+                raise self._unmasked(name, "rows would not be told apart by it, which is in the key", "use Hash")
+        for rule in self.rules:
+            if rule.name in MASKED_LABELS:
+                raise self._unmasked(
+                    rule.name, "a rule has the name of a reason that masks bring with them", "rename it"
+                )
+            if names_in(rule.condition) & self.masked_columns and type(rule) is not Rule:
+                raise self._unmasked(rule.name, "its conditions are read from the column", "leave it out of masked")
+        if self.keep_raw and not self.format.masks_payloads:
+            raise self._unmasked(
+                "keep_raw", f"no value within a payload of {type(self.format).__name__} can be masked", "leave it out"
+            )
+
+    def _unmasked(self, value: str, why: str, advice: str) -> DeclarationError:
+        return DeclarationError(
+            f"masked of stream {self.name!r} cannot be with {value!r}: {why}",
+            f"{advice}.",
+            field="masked",
+            value=value,
+            stream=self.name,
+        )
 
     def _check_key(self) -> None:
         """Refuse a key of which the newest revision cannot be told.
@@ -358,6 +422,21 @@ class Stream:
         """The columns of which another value in an extract makes a row another one."""
         times = {*names_in(self.snapshots.taken_at)} if self.snapshots and self.snapshots.taken_at else set()
         return tuple(name for name in self.columns if not times & self.made_of[name])
+
+    @cached_property
+    def masked_columns(self) -> frozenset[str]:
+        """The columns of which a value, or a part of one, is masked."""
+        return frozenset(path.partition(".")[0] for path in self.masked if path not in ORIGIN_TYPES)
+
+    @property
+    def watched(self) -> tuple[Rule, ...]:
+        """The rules of its log that reject no row: those that warn, and those that stop the stream."""
+        return () if self.revised else tuple(rule for rule in self.rules if not rule.rejects)
+
+    @property
+    def warns(self) -> bool:
+        """True if the log has a column which says of each row what rules it breaks that only warn."""
+        return any(rule.on_violation == "warn" for rule in self.watched)
 
     @property
     def concerns(self) -> str:

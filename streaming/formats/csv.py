@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from streaming.base import DeclarationError, check_column_name, check_type, sql
 from streaming.formats.decoder import Decoder, Row, Unreadable, arrow_types
@@ -100,10 +102,55 @@ class Csv(Format):
     @property
     def decoder(self) -> Decoder:
         """The reader of its records; Spark's own parser takes half a record for a whole one."""
+        return self.read_as(arrow_types(self.columns))
+
+    def read_as(self, types: pa.Schema) -> CsvDecoder:
+        """The reader of its records, whose values it builds by these types."""
         names = tuple(column.name for column in self.columns)
         signs = Signs(self.separator, self.quote, self.escape, self.null)
-        types = arrow_types(self.columns)
         return CsvDecoder(names, types, None, self.columns, signs, self.encoding, self.header, self.fields)
+
+    @property
+    def masks_payloads(self) -> bool:
+        return True
+
+    def masked_payload(self, payload: bytes, masks: Mapping[str, Callable[[bytes], bytes | None]]) -> bytes | None:
+        """As the contract says; a record with other than its fields says of none which it is."""
+        try:
+            names, records = _records_of(self).records(payload)
+            *_, record = records
+            of_fields = {self.fields.get(column, column).lower(): mask for column, mask in masks.items()}
+            of_places = [of_fields.get(name.lower()) for name in names]
+            masked = [
+                text if mask is None or text is None else _decoded(mask(text.encode()))
+                for text, mask in zip(record, of_places, strict=True)
+            ]
+            written = [*records[:-1], masked]
+            return "\n".join(self._written(each) for each in written).encode(self.encoding)
+        except (Unreadable, UnicodeError):
+            return None
+
+    def _written(self, record: _Record) -> str:
+        """A record as text; every field but null in quotes."""
+        quote, escape = self.quote, self.escape
+        doubled = [(each, each * 2) for each in (escape, quote) if each is not None]
+        fields = []
+        for text in record:
+            told = text or ""
+            for sign, written in doubled:
+                told = told.replace(sign, written)
+            fields.append("" if text is None else f"{quote}{told}{quote}")
+        return self.separator.join(fields)
+
+
+@cache
+def _records_of(form: Csv) -> CsvDecoder:
+    """A reader of records alone: workers know no Spark that could tell the types of values."""
+    return form.read_as(pa.schema([]))
+
+
+def _decoded(text: bytes | None) -> str | None:
+    return None if text is None else text.decode()
 
 
 def _check_encoding(encoding: object) -> None:
@@ -197,6 +244,19 @@ class CsvDecoder(Decoder):
             raise Unreadable(f"the payload is not {self.encoding.upper()}") from None
         text = text.removeprefix(_BYTE_ORDER_MARK)
         return self._named(text) if self.header else self._judged(self._record(text, 0, len(self.columns)))
+
+    def records(self, payload: bytes) -> tuple[Sequence[str], list[_Record]]:
+        """The names of the fields of a payload, and its records: that of the names, where it begins with one, and one.
+
+        Raises:
+            Unreadable: it is not one record of its fields.
+            UnicodeError: it is not in the encoding.
+        """
+        text = str(payload, self.encoding).removeprefix(_BYTE_ORDER_MARK)
+        if not self.header:
+            return self.columns, [self._record(text, 0, len(self.columns))]
+        names, end = self._read_names(text, 0)
+        return names, [[*names], self._record(text, end, len(names))]
 
     def _record(self, text: str, start: int, fields: int) -> _Record:
         """The one record of so many fields that a text is from a place on."""

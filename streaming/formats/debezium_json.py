@@ -111,7 +111,7 @@ class EnvelopeDecoder(Decoder):
         return "debezium"
 
     def row(self, content: bytes, identity: int | None, client: Any) -> Row:
-        envelope, schema = _opened(object_of(content))
+        envelope, schema = opened_envelope(object_of(content))
         if envelope is None:
             return Row([None] * len(self.columns))
         operation = envelope.get("op")
@@ -174,7 +174,7 @@ def _varies(kind: exp.DataType) -> bool:
     return any(part.this in (_Type.DECIMAL, _Type.DATE, _Type.TIMESTAMPTZ) for part in kind.find_all(exp.DataType))
 
 
-def _opened(document: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, _Schema]:
+def opened_envelope(document: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, _Schema]:
     """The envelope and Connect's schema of it, where converters send that along; None where there is no envelope."""
     if "payload" not in document or "op" in document:
         return document, _NO_SCHEMA

@@ -7,7 +7,7 @@ columns only: nothing is executed, and every row is parsed by itself, so that a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,19 @@ class Format(ABC):
     @property
     def decoder(self) -> Decoder | None:
         """The reader of its payloads in Python workers; None where expressions of Spark read them."""
+        return None
+
+    @property
+    def masks_payloads(self) -> bool:
+        """True if values within a payload can be masked (`masked_payload`), as in formats that are text."""
+        return False
+
+    def masked_payload(self, payload: bytes, masks: Mapping[str, Callable[[bytes], bytes | None]]) -> bytes | None:
+        """The payload with other values in some places, as its format writes them; None where that is not certain.
+
+        `masks`: by the path of a column, or of a field within one, what gives the value in place of one that is there,
+        both in UTF-8; null where it gives None.
+        """
         return None
 
     def parse(self, raw: DataFrame) -> DataFrame:

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.base import DeclarationError, check_column_name, pc, sql
-from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, Row, arrow_types
+from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, Row, Unreadable, arrow_types
 from streaming.formats.format import TYPED, Format, checked_fields
 from streaming.formats.json_blocks import BlockReader, schema_of
-from streaming.formats.json_text import object_of
+from streaming.formats.json_masks import FieldMasks
+from streaming.formats.json_text import object_of, text_of
 from streaming.formats.leaves import Leaves, leaf_of, typed_leaf_of
-from streaming.formats.nested import reader_of
+from streaming.formats.nested import kind_of, reader_of
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,26 @@ class Json(Format):
         """The reader of its objects; Spark's own parser casts what stands within other values."""
         names = tuple(column.name for column in self.columns)
         return JsonDecoder(names, arrow_types(self.columns), None, self.columns, self.fields)
+
+    @property
+    def masks_payloads(self) -> bool:
+        return True
+
+    def masked_payload(self, payload: bytes, masks: Mapping[str, Callable[[bytes], bytes | None]]) -> bytes | None:
+        """As the contract says; the object is written anew, without spaces."""
+        try:
+            return text_of(self.field_masks(masks).within(object_of(payload))).encode()
+        except (Unreadable, UnicodeError):
+            return None
+
+    def field_masks(self, masks: Mapping[str, Callable[[bytes], bytes | None]]) -> FieldMasks:
+        """The masks of columns as those of the fields of objects."""
+        declared = {self.fields.get(column.name, column.name): kind_of(column) for column in self.columns}
+        of_fields = {}
+        for path, mask in masks.items():
+            column, dot, within = path.partition(".")
+            of_fields[f"{self.fields.get(column, column)}{dot}{within}"] = mask
+        return FieldMasks.of(of_fields, declared)
 
 
 @dataclass

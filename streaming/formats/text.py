@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,14 @@ class Text(Format):
     def decoder(self) -> Decoder:
         """The reader of its texts; what is no UTF-8 cannot be read, and everything else can."""
         return TextDecoder((self.column,), arrow_types(self.columns), None)
+
+    @property
+    def masks_payloads(self) -> bool:
+        return True
+
+    def masked_payload(self, payload: bytes, masks: Mapping[str, Callable[[bytes], bytes | None]]) -> bytes | None:
+        """As the contract says: the payload is the value."""
+        return masks[self.column](payload) if self.column in masks else payload
 
 
 class TextDecoder(Decoder):

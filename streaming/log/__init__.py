@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         stamp,
         widen_log,
     )
+    from streaming.log.masked_rows import RETURNING, returning, with_values_of_then
+    from streaming.log.masking import masked
     from streaming.log.places import Place, Places
     from streaming.log.read import (
         REPAIRS,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         sign_of_row,
         standing,
         valid,
+        warned,
         with_origin,
     )
     from streaming.log.retractions import Retraction, retractions

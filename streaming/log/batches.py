@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streaming.base import EPOCH, F, FrozenMapping, LogError, from_micros, shown, to_micros
+from streaming.base import EPOCH, WARNED, F, FrozenMapping, LogError, from_micros, pc, shown, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
@@ -153,6 +153,15 @@ def count_names(unknown: Iterable[Sequence[str]]) -> dict[str, int]:
     return dict(rows)
 
 
+def count_reasons(rejected: pa.Array | pa.ChunkedArray) -> dict[str, int]:
+    """Reasons per label, such as the name of a rule, of rows whose reasons are lists of texts, null for a valid row."""
+    texts = pc.list_flatten(rejected)
+    if not len(texts):
+        return {}
+    labels = pc.list_element(pc.split_pattern(texts, ": ", max_splits=1), 0)
+    return {each["values"]: each["counts"] for each in pc.value_counts(labels).to_pylist()}
+
+
 def bounded_unknown(rows: Mapping[str, int], most: int = _MOST_SETS) -> dict[str, int]:
     """Rows per field, the most frequent first, and of the rarer ones than `most` together."""
     counts = dict(rows)
@@ -194,8 +203,12 @@ class Batch:
     `valid` and `rejected` rows of the batch it took out of the log, and per view how many `late` pairs these had made;
     the other numbers stay what they were when the batch came. `kept_from`: valid rows of the batch, and of all that
     come later, are of this day or a later one; null where the stream keeps all days. `dropped`: what its retention took
-    out of the log since, as one of `erased`; empty for nothing. `retraction`: of a batch by which somebody took rows
-    back, or put them back, who that was, why, and which rows (see `streaming.operations`); empty for others.
+    out of the log since, as one of `erased`; empty for nothing. `warned`: of each rule that only warns, how many valid
+    rows break it. `reasons`: the reasons against rejected rows, by what they begin with: the name of a rule, or one of
+    the platform's own such as `event_time`. Batches of older releases have neither. `salts`: by the variable of each
+    salt with which values were hashed by now, a check by which it is known again. `retraction`: of a batch by which
+    somebody took rows back, or put them back, who that was, why, and which rows (see `streaming.operations`); empty for
+    others.
     """
 
     number: int
@@ -217,6 +230,9 @@ class Batch:
     erased: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kept_from: date | None = None
     dropped: Mapping[str, Any] = field(default_factory=dict)
+    warned: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    salts: Mapping[str, str] = field(default_factory=dict)
     retraction: Mapping[str, Any] = field(default_factory=dict)
     after: ClockState = field(default_factory=ClockState, compare=False)
 
@@ -268,8 +284,14 @@ class Batch:
         kept = {} if self.kept_from is None else {"kept_from": self.kept_from.isoformat()}
         revised = {"revised": dict(self.revised)} if self.revised else {}
         retraction = {"retraction": dict(self.retraction)} if self.retraction else {}
+        warned = {"warned": dict(self.warned)} if self.warned else {}
+        reasons = {"reasons": dict(self.reasons)} if self.reasons else {}
+        salts = {"salts": dict(self.salts)} if self.salts else {}
         return {
+            **salts,
             **retraction,
+            **warned,
+            **reasons,
             **erased,
             **kept,
             **revised,
@@ -313,6 +335,9 @@ class Batch:
             erased=value.get("erased") or {},
             revised=value.get("revised") or {},
             retraction=value.get("retraction") or {},
+            warned=value.get("warned") or {},
+            reasons=value.get("reasons") or {},
+            salts=value.get("salts") or {},
             kept_from=date.fromisoformat(value["kept_from"]) if "kept_from" in value else None,
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
@@ -406,8 +431,8 @@ class OperatorCounts:
 def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> list[Column]:
     """The aggregates of its stamped rows that a commit records.
 
-    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), `unknown`, and for each operator in `counts`
-    `late_<operator>` and `unassigned_<operator>`.
+    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), `unknown`, for each rule that warns or stops
+    `warned_<rule>`, and for each operator in `counts` `late_<operator>` and `unassigned_<operator>`.
     """
     valid = F.col("_day").isNotNull()
     source_time = F.unix_micros(stream.source.time_of(F.col("_origin")))
@@ -417,6 +442,10 @@ def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> lis
         _greatest(stream),
         F.percentile(source_time, F.array(*(F.lit(share) for share in SHARES_BEFORE))).alias("source_times"),
         unknown_fields(),
+        *(
+            _number_of(F.array_contains(WARNED, F.lit(rule.name))).alias(f"warned_{rule.name}")
+            for rule in stream.watched
+        ),
         *operator_columns(counts),
     ]
 
@@ -669,7 +698,7 @@ class ClockReading:
     the batch was read, and `after` the one that it left behind, null before the first valid row; `greatest`: the
     greatest event time of the rows that move the clock, null where there is none; `rows`: rows read, `rejected` ones
     among them; `late`: late pairs per view; `processed_at`: the batch's processing time; `unknown`: rows per field
-    that nobody declared.
+    that nobody declared; `warned`: valid rows per rule that they break and that only warns.
     """
 
     batch: int
@@ -682,6 +711,7 @@ class ClockReading:
     late: Mapping[str, int]
     processed_at: datetime
     unknown: Mapping[str, int] = field(default_factory=dict)
+    warned: Mapping[str, int] = field(default_factory=dict)
 
 
 def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
@@ -698,6 +728,7 @@ def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
             late=batch.late or {},
             processed_at=batch.summary.processed_at,
             unknown=batch.unknown or {},
+            warned=batch.warned,
         )
         for batch in sorted(batches, key=lambda batch: batch.number)
     ]

@@ -21,6 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from streaming.base import (
     INGESTED_AT,
+    WARNED,
     CheckpointError,
     DeclarationError,
     FencedError,
@@ -43,6 +44,7 @@ from streaming.log.batches import (
     OperatorCounts,
     add_unknown,
     count_partitions,
+    count_reasons,
     count_unknown,
     late_numbers,
     newest_batch,
@@ -52,10 +54,12 @@ from streaming.log.batches import (
     summary_columns,
 )
 from streaming.log.judgement import Stamps
+from streaming.log.masking import Masking, checked_salts, masked
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
 from streaming.log.read import RETRACTED_FROM, RETRACTIONS, about_log, first_retraction, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
 from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions
+from streaming.log.violations import rule_violation, stopping, warning
 from streaming.sources import Memory, Reading, Taken
 from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
@@ -101,6 +105,8 @@ class Ingest:
         self._now = now
         self._pinned = pinned
         self._mode = mode
+        # A salt that is missing is told before anything is read.
+        Masking.of(stream)
         self._by_spark = _BySpark(spark, lake, stream, counts)
         self._by_tasks: _ByTasks | None = None
         if mode != "careful":
@@ -117,9 +123,11 @@ class Ingest:
 
         Raises:
             CheckpointError: the query's checkpoint is gone, or is an older copy.
+            SaltError: a salt is another one than that of the rows before.
             SourceError: something of the batch was lost.
             FencedError: another process has appended to the log.
             LogError: tasks and Spark differ, in the mode "both", or a column has another type than in the log.
+            RuleViolation: a row breaks a rule that stops the stream.
         """
         stream = self._stream
         memory = {} if head is None else head.source
@@ -134,10 +142,16 @@ class Ingest:
         if self._may_repeat:
             stream.source.check_repeated(reading, query_batch)
             return None
+        checked_salts(stream, {} if head is None else head.salts)
         taken = stream.source.take(self._spark, reading, query_batch, raw)
         processed_at = self._now()
         stamps = _stamps(stream, head, processed_at)
         written = self._write(taken, stamps)
+        if stopping(stream, written.report.warned):
+            written.discard()
+            raise rule_violation(
+                stream, self._by_spark.validated(taken.rows(), stamps), stamps.number, written.report.warned
+            )
         next_batch = _NextBatch(self._lake, stream, head, stamps, self._counts, self._pinned())
         memory = taken.remember(lambda: written.staged.read(self._spark), written.report.rows)
         batch = next_batch.commit(written, memory, txn)
@@ -225,6 +239,7 @@ class _NextBatch:
         moved = {} if retraction else report.greatest
         greatest = {partition: optional_instant(micros) for partition, micros in moved.items()}
         before = {} if head is None else head.source
+        salts = {} if head is None else head.salts
         after = before if memory is None else memory
         told = stream.source.told_watermark(self.lake, after)
         batch = Batch(
@@ -243,6 +258,9 @@ class _NextBatch:
             source=after,
             pins=next_pins({} if head is None else head.pins, self.pinned),
             kept_from=self.stamps.kept_from,
+            warned={} if retraction else {rule.name: report.warned.get(rule.name, 0) for rule in warning(stream)},
+            reasons=report.reasons,
+            salts=salts if retraction else checked_salts(stream, salts),
             retraction=retraction or {},
         )
         numbers = {RETRACTIONS: batch.number} if retraction else {}
@@ -262,14 +280,20 @@ class _BySpark:
 
     def write(self, raw: DataFrame, stamps: Stamps) -> _Written:
         """Parse and judge the payloads of `raw`, and write their rows."""
-        rows = with_origin(self.stream.format.parse(raw))
-        return self.write_validated(self.validate(rows, stamps.ingested_at, stamps.kept_from), stamps)
+        return self.write_validated(self.validated(raw, stamps), stamps)
+
+    def validated(self, raw: DataFrame, stamps: Stamps) -> DataFrame:
+        """The payloads of `raw`, parsed and judged, with masked values."""
+        judged = self.validate(with_origin(self.stream.format.parse(raw)), stamps.ingested_at, stamps.kept_from)
+        return masked(judged, self.stream)
 
     def write_validated(self, validated: DataFrame, stamps: Stamps) -> _Written:
         """Write the rows that `validate` gave, and count them on the way."""
         stream, observed = self.stream, Observation()
-        rows = stamp(validated, stream.columns, stamps.number, stamps.watermark, UNKNOWN)
-        staged = stage_batch(rows.observe(observed, *self._summary).drop(UNKNOWN), self.lake, stream)
+        watched = [WARNED] if stream.watched else []
+        rows = stamp(validated, stream.columns, stamps.number, stamps.watermark, *watched, UNKNOWN)
+        counted_only = [UNKNOWN] if stream.warns else [UNKNOWN, *watched]
+        staged = stage_batch(rows.observe(observed, *self._summary).drop(*counted_only), self.lake, stream)
         counted = observed.get
         number, rejected = counted["rows"], counted["rejected"]
         partitions = {_ONLY_PARTITION: number}
@@ -284,6 +308,8 @@ class _BySpark:
             unknown=count_unknown(counted["unknown"]),
             late={name: counted[f"late_{name}"] for name in self._counts},
             unassigned={name: counted[f"unassigned_{name}"] for name in self._counts},
+            warned={rule.name: counted[f"warned_{rule.name}"] for rule in stream.watched},
+            reasons=count_reasons(staged.undated("_rejected")) if rejected else {},
         )
         return _Written(staged, report, counted["source_times"])
 
@@ -301,7 +327,7 @@ class _ByTasks:
     """The ingest of a stream by tasks in Python workers; what its `places` leave to Spark is for `by_spark`.
 
     Rules that only Spark can judge are judged over the files that the tasks have written. If one does not hold for a
-    row, these files are of no use, and Spark ingests the batch; tasks then pause until a batch has no rejected row.
+    row, these files are of no use, and Spark ingests the batch; tasks then pause until no row of a batch breaks a rule.
     """
 
     def __init__(self, by_spark: _BySpark, places: Places, counts: Mapping[str, OperatorCounts]) -> None:
@@ -313,12 +339,17 @@ class _ByTasks:
         self._paused = False
 
     def write(self, taken: Taken, stamps: Stamps) -> _Written | None:
-        """Write the rows of a batch; None while tasks pause, and where a rule that only Spark judges rejects a row."""
+        """Write the rows of a batch; None where Spark is to write all of them.
+
+        That is while tasks pause, where a rule that only Spark judges is broken, and where a payload is in doubt that
+        has masked values, as no file may have it.
+        """
         if self._paused:
             return None
         spark, stream, judgement = self._by_spark.spark, self._by_spark.stream, self._places.judgement
         decoder = stream.format.decoder
         assert judgement is not None and decoder is not None
+        judgement = replace(judgement, masking=Masking.of(stream))
         table = self._opened()
         uri = self._by_spark.lake.log(stream)
         statistics, diverse = _bounded_and_diverse(stream, self._schema)
@@ -328,6 +359,9 @@ class _ByTasks:
         staged = delta.staged_files(uri, table, self._schema, report.files)
         payloads = tuple(file.path for file in report.doubtful)
         written = _Written(staged, report, percentiles(report.source_times, SHARES_BEFORE), payloads)
+        if report.unwritten:
+            written.discard()
+            return None
         if staged.rows and (self._places.rules or self._counts):
             judged = self._judged_by_spark(staged)
             if judged is None:
@@ -343,8 +377,9 @@ class _ByTasks:
         return written
 
     def resume_after(self, by_spark: _Written) -> None:
-        """End the pause, if Spark has rejected no row of the batch that it ingested."""
-        self._paused = self._paused and by_spark.report.rejected > 0
+        """End the pause, if no row of the batch that Spark has ingested breaks a rule."""
+        broken = by_spark.report.rejected > 0 or any(by_spark.report.warned.values())
+        self._paused = self._paused and broken
 
     def _judged_by_spark(self, staged: delta.Staged) -> TaskReport | None:
         """The counts that are left to Spark, over the valid rows that tasks have written.
@@ -382,10 +417,13 @@ def _check_same(spark: SparkSession, stream: Stream, by_spark: _Written, by_task
     Raises:
         LogError: naming the first count that differs, or a row that only one of them has.
     """
-    for name in ("rows", "rejected", "greatest", "unknown", "late", "unassigned"):
+    for name in ("rows", "rejected", "greatest", "unknown", "late", "unassigned", "reasons"):
         one, other = getattr(by_spark.report, name), getattr(by_tasks.report, name)
         if one != other:
             raise _differs(stream, name, one, other)
+    one, other = (_broken(each.report) for each in (by_spark, by_tasks))
+    if one != other:
+        raise _differs(stream, "warned", one, other)
     if by_spark.source_times != by_tasks.source_times:
         raise _differs(stream, "source_times", by_spark.source_times, by_tasks.source_times)
     spark_rows, task_rows = _texts(by_spark.staged.read(spark)), _texts(by_tasks.staged.read(spark))
@@ -393,6 +431,11 @@ def _check_same(spark: SparkSession, stream: Stream, by_spark: _Written, by_task
         more = rows.exceptAll(others).first()
         if more is not None:
             raise _differs(stream, "a row", f"{more[0]} (of {who} alone)", "none")
+
+
+def _broken(report: TaskReport) -> dict[str, int]:
+    """The watched rules that rows break; tasks do not name those that only Spark judges, which then hold."""
+    return {name: number for name, number in report.warned.items() if number}
 
 
 def _texts(rows: DataFrame) -> DataFrame:
@@ -428,9 +471,13 @@ def append_validated(
 
     Raises:
         FencedError: `head` is not the newest batch of the log.
+        RuleViolation: a row breaks a rule that stops the stream.
     """
     stamps = _stamps(stream, head, processed_at)
     written = _BySpark(validated.sparkSession, lake, stream, counts).write_validated(validated, stamps)
+    if stopping(stream, written.report.warned):
+        written.discard()
+        raise rule_violation(stream, validated, stamps.number, written.report.warned)
     return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None)
 
 
@@ -460,6 +507,7 @@ def append_retraction(
         literal(processed_at).alias(INGESTED_AT),
         "_day",
         F.lit(None).cast("array<string>").alias(UNKNOWN),
+        *([F.lit(None).cast("array<string>").alias(WARNED)] if stream.watched else []),
     )
     written = _BySpark(rows.sparkSession, lake, stream, counts).write_validated(validated, stamps)
     return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None, told)
@@ -568,7 +616,7 @@ class _StreamAnalysis(Analysis[Stream]):
         own = [StructField(name, derived[name] if name in derived else there[name].dataType) for name in stream.columns]
         added = _struct(
             f"_rejected array<string>, _raw binary, _origin {origin_type(stream)}, _batch bigint, "
-            f"{INGESTED_AT} timestamp, _watermark timestamp, _day date"
+            f"{INGESTED_AT} timestamp, _watermark timestamp, _day date{f', {WARNED} array<string>' * stream.warns}"
         )
         return nullable(StructType([*own, *added]))
 
@@ -637,6 +685,7 @@ def append_heartbeat(
         source=head.source if next_memory is None else next_memory,
         pins=next_pins(head.pins, pinned),
         kept_from=kept_from(head, stream, stream.clock.watermark(state)),
+        salts=head.salts,
     )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
     return commit_batch(stage_batch(stamped, lake, stream), lake, stream, batch)

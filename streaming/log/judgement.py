@@ -6,7 +6,7 @@ nothing that starts Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -25,6 +25,7 @@ from streaming.base import (
     MICROSECOND,
     ORIGIN,
     STAMP,
+    WARNED,
     as_type,
     days_of,
     interval,
@@ -32,10 +33,11 @@ from streaming.base import (
 )
 from streaming.clocks import Clock
 from streaming.formats import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, UNKNOWN, UNREADABLE, WRONG
+from streaming.log.masking import Masking, unquoted, wrong_values
 from streaming.spark import ArrowExpression, Rows
 
 INSTANT = pa.timestamp("us", "UTC")
-_REJECTED = pa.list_(pa.string())
+_TEXTS = pa.list_(pa.string())
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,14 @@ class JudgedRule:
     reason: str
     holds: ArrowExpression
     made_of: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WatchedRule:
+    """A rule that rejects no row, by its `name`: a valid row for which it does not hold warns, or stops the stream."""
+
+    name: str
+    holds: ArrowExpression
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,8 @@ class Verdict:
 
     `rows` are the certain rows, with all columns of the log. For each of these, `unknown` has the fields that nobody
     declared, `moves` is true if it moves the clock, and `partition` names its source partition (None where the source
-    has but one). `late` and `unassigned` are sums over them, by operator.
+    has but one). `late` and `unassigned` are sums over them, by operator; `warned` has the number of valid rows that
+    break each watched rule, by its name.
 
     For every row of the batch, `doubtful` is true if it is in doubt, and `source_time` is the instant by which the
     source had it, in microseconds since the epoch.
@@ -182,6 +193,7 @@ class Verdict:
     source_time: pa.Array
     late: Mapping[str, int]
     unassigned: Mapping[str, int]
+    warned: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -194,14 +206,16 @@ class Judgement:
     `counts`, by operator, are over rows of the log.
 
     `is_partial`: `rules` are not all, and the others are judged by Spark afterwards, over valid rows alone; a row that
-    is rejected is then in doubt, as one of these may be a further reason against it. `keep_raw`: valid rows keep their
-    payload, too. `types` are those of the log.
+    is rejected is then in doubt, as one of these may be a further reason against it. `rules` reject rows, and `watched`
+    do not: the log names those that a valid row breaks, where its `types` have a column for them. `keep_raw`: valid
+    rows keep their payload, too. `types` are those of the log. `masking`: what is masked of rows once they are judged.
     """
 
     payload: tuple[str, ...]
     derived: Mapping[str, ArrowExpression]
     time: JudgedTime
     rules: tuple[JudgedRule, ...]
+    watched: tuple[WatchedRule, ...]
     is_partial: bool
     moved_by: ArrowExpression | None
     source_time: ArrowExpression
@@ -209,6 +223,7 @@ class Judgement:
     counts: Mapping[str, Counted]
     keep_raw: bool
     types: pa.Schema
+    masking: Masking | None = None
 
     def of(self, parsed: pa.RecordBatch, stamps: Stamps) -> Verdict:
         """The verdict on `parsed` rows, which have `_raw`, `_origin` and the columns that the decoder has added."""
@@ -254,7 +269,10 @@ class _Judging:
         if judgement.moved_by is not None:
             moves &= _mask(self._rows.array_of(judgement.moved_by))
         unknown = self._parsed[UNKNOWN]
-        log_rows = self._log_rows(rejected, unknown, days)
+        broken = {rule.name: is_valid & ~_mask(self._rows.array_of(rule.holds)) for rule in judgement.watched}
+        log_rows = self._log_rows(rejected, unknown, days, broken)
+        if judgement.masking is not None:
+            log_rows = judgement.masking.rows(log_rows)
         partition = None if judgement.partition is None else self._rows.array_of(judgement.partition)
         source_time = self._rows.array_of(judgement.source_time)
         counted = Rows(dict(zip(log_rows.schema.names, log_rows.columns, strict=True)), self._number)
@@ -280,6 +298,7 @@ class _Judging:
             source_time=source_time,
             late={name: pc.sum(of_certain(values)).as_py() or 0 for name, values in late.items()},
             unassigned={name: pc.sum(of_certain(values)).as_py() or 0 for name, values in unassigned.items()},
+            warned={name: int((mask & ~doubtful).sum()) for name, mask in broken.items()},
         )
 
     def _reasons(self) -> Iterator[tuple[np.ndarray, str | pa.Array]]:
@@ -288,11 +307,12 @@ class _Judging:
         A reason is one text for all rows of the mask, or an array with a text for each row of the batch.
         """
         judgement = self._judgement
-        yield _present(self._parsed[UNREADABLE])
-        wrong = self._wrong
+        masked = frozenset[str]() if judgement.masking is None else judgement.masking.columns
+        unreadable, wrong = self._parsed[UNREADABLE], self._wrong
+        yield _present(unreadable if judgement.masking is None else unquoted(unreadable))
         for name in judgement.payload:
             if name in wrong:
-                yield _present(wrong[name])
+                yield _present(wrong_values(name, wrong[name]) if name in masked else wrong[name])
         time = self._values[judgement.time.name]
         against_time, doubtful = judgement.time.reasons(time, self._stamps, self._has_all, self._needed)
         is_read = self._is_read(judgement.time.made_of)
@@ -305,17 +325,7 @@ class _Judging:
 
     def _rejected(self, reasons: Iterator[tuple[np.ndarray, str | pa.Array]]) -> pa.Array:
         """All reasons against each row, each once; null where there is none."""
-        found = [(mask, reason) for mask, reason in reasons if mask.any()]
-        if not found:
-            return pa.nulls(self._number, _REJECTED)
-        texts: dict[int, dict[str, None]] = {}
-        for mask, reason in found:
-            places = np.flatnonzero(mask)
-            told = [reason] * len(places) if isinstance(reason, str) else reason.take(pa.array(places)).to_pylist()
-            for place, text in zip(places.tolist(), told, strict=True):
-                # A dictionary without values is a set that keeps the order.
-                texts.setdefault(place, {})[text] = None
-        return pa.array([[*texts[row]] if row in texts else None for row in range(self._number)], _REJECTED)
+        return _texts_of_rows(reasons, self._number)
 
     @cached_property
     def _needed(self) -> np.ndarray:
@@ -348,8 +358,10 @@ class _Judging:
             has &= _mask(self._parsed[name].is_valid())
         return has
 
-    def _log_rows(self, rejected: pa.Array, unknown: pa.Array, days: pa.Array) -> pa.RecordBatch:
-        """All rows, certain or not, with the columns of the log."""
+    def _log_rows(
+        self, rejected: pa.Array, unknown: pa.Array, days: pa.Array, broken: Mapping[str, np.ndarray]
+    ) -> pa.RecordBatch:
+        """All rows, certain or not, with the columns of the log; `broken` has a mask of rows for each watched rule."""
         stamps, raw = self._stamps, self._parsed["_raw"].cast(pa.binary())
         needs_raw = _mask(rejected.is_valid()) | _mask(unknown.is_valid())
         given = {
@@ -360,6 +372,7 @@ class _Judging:
             INGESTED_AT: self._parsed[INGESTED_AT],
             STAMP: self._constant(stamps.watermark, INSTANT),
             DAY: days,
+            WARNED: _texts_of_rows(((mask, name) for name, mask in broken.items()), self._number),
         }
         columns = [
             _origin(self._parsed[ORIGIN], field.type)
@@ -372,6 +385,25 @@ class _Judging:
     def _constant(self, value: object, type_: pa.DataType) -> pa.Array:
         """A column with this value in every row."""
         return pa.repeat(pa.scalar(value, type_), self._number)
+
+
+def _texts_of_rows(told: Iterable[tuple[np.ndarray, str | pa.Array]], number: int) -> pa.Array:
+    """All texts of each of `number` rows, each once, in the order in which they are told; null where there is none.
+
+    A text is told with a mask of its rows: one for all of these, or an array with one for each row.
+    """
+    texts: dict[int, dict[str, None]] = {}
+    for mask, text in told:
+        places = np.flatnonzero(mask)
+        if not len(places):
+            continue
+        of_rows = [text] * len(places) if isinstance(text, str) else text.take(pa.array(places)).to_pylist()
+        for place, each in zip(places.tolist(), of_rows, strict=True):
+            # A dictionary without values is a set that keeps the order.
+            texts.setdefault(place, {})[each] = None
+    if not texts:
+        return pa.nulls(number, _TEXTS)
+    return pa.array([[*texts[row]] if row in texts else None for row in range(number)], _TEXTS)
 
 
 def _present(texts: pa.Array) -> tuple[np.ndarray, pa.Array]:

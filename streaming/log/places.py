@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructT
 from streaming.base import ORIGIN, names_in
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.log.batches import OperatorCounts
-from streaming.log.judgement import Counted, JudgedRule, JudgedTime, Judgement, broken_rule
+from streaming.log.judgement import Counted, JudgedRule, JudgedTime, Judgement, WatchedRule, broken_rule
 from streaming.spark import ArrowExpression, Unproven, arrow_expressions
 
 Kind = Literal[
@@ -114,7 +114,13 @@ def places_of(
     proven = {key: each for key, each in found.items() if isinstance(each, ArrowExpression)}
     return Places(
         parts,
-        _judgement(stream, schema, proven, [name for name in counts if name not in counted], is_partial=bool(to_spark)),
+        _judgement(
+            stream,
+            schema,
+            proven,
+            [name for name in counts if name not in counted],
+            is_partial=any(rule.rejects for rule in stream.rules if rule.name in to_spark),
+        ),
         tuple(rule for rule in stream.rules if rule.name in to_spark),
         counted,
     )
@@ -135,7 +141,9 @@ def _parts(stream: Stream, schema: StructType, counts: Mapping[str, OperatorCoun
         if isinstance(rule, ConditionRule):
             parts.append(Place("rule", rule.name, rule.condition, "Spark is asked about conditions that rows have"))
         else:
-            parts.append(Place("rule", rule.name, rule.condition, _reason(found[_key("rule", rule.name)]), after=True))
+            # Files have no value any more that is masked, by which the rule could be judged.
+            after = not names_in(rule.condition) & stream.masked_columns
+            parts.append(Place("rule", rule.name, rule.condition, _reason(found[_key("rule", rule.name)]), after=after))
     if stream.clock.moved_by is not None:
         parts.append(Place("clock", "", stream.clock.moved_by, _reason(found[_key("clock")])))
     if stream.exempt is not None:
@@ -157,7 +165,8 @@ def _judgement(
     is_partial: bool,
 ) -> Judgement:
     of_time = stream.payload_of((stream.event_time,))
-    rules = [rule for rule in stream.rules if _key("rule", rule.name) in found]
+    rules = [rule for rule in stream.rules if rule.rejects and _key("rule", rule.name) in found]
+    watched = [rule for rule in stream.watched if _key("rule", rule.name) in found]
     return Judgement(
         payload=tuple(column.name for column in stream.format.columns),
         derived={name: found[_key("derived column", name)] for name in stream.derived},
@@ -176,6 +185,7 @@ def _judgement(
             )
             for rule in rules
         ),
+        watched=tuple(WatchedRule(rule.name, found[_key("rule", rule.name)]) for rule in watched),
         is_partial=is_partial,
         moved_by=found.get(_key("clock")),
         source_time=found[_key("time of a row")],

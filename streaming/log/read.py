@@ -17,6 +17,7 @@ from streaming.base import (
     LAST_MILLISECOND,
     ORIGIN,
     STAMP,
+    WARNED,
     DeclarationError,
     F,
     LogError,
@@ -108,6 +109,13 @@ def rejected(log: DataFrame) -> DataFrame:
 def ever_rejected(log: DataFrame) -> DataFrame:
     """Every row that was rejected when it came, also those that were repaired since."""
     return log.where(F.col("_day").isNull() & F.col("_rejected").isNotNull())
+
+
+def warned(log: DataFrame, stream: Stream) -> DataFrame:
+    """The valid rows that break a rule which only warns: batch, the names of these rules, the columns, and origin."""
+    own = [f"`{name}`" for name in stream.columns if name in log.columns]
+    names = F.col(WARNED) if WARNED in log.columns else F.lit(None).cast("array<string>")
+    return log.withColumn(WARNED, names).where(F.col(WARNED).isNotNull()).select(_BATCH, WARNED, *own, ORIGIN)
 
 
 def repaired(log: DataFrame) -> DataFrame:

@@ -15,9 +15,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from streaming.base import DAY, ORIGIN, SourceError
+from streaming.base import DAY, ORIGIN, LogError, SourceError
 from streaming.formats import TYPED, Decoder
-from streaming.log.batches import bounded_unknown, count_names
+from streaming.log.batches import bounded_unknown, count_names, count_reasons
 from streaming.log.judgement import Judgement, Stamps, Verdict
 from streaming.sources import PayloadPart, Taken
 from streaming.spark import raised_in_workers
@@ -35,7 +35,9 @@ class TaskReport:
 
     All else counts the certain rows: their number for each source partition, and the greatest event time of those that
     move the clock, in microseconds since the epoch, null where none does. `source_times` has the number of all rows,
-    also of those in doubt, that the source had at each instant, in microseconds since the epoch.
+    also of those in doubt, that the source had at each instant, in microseconds since the epoch. `warned` has the
+    number of valid rows that break each rule which warns or stops, and `reasons` is as that of a `Batch`. `unwritten`:
+    payloads in doubt that are in no file, as no file may have them.
     """
 
     files: tuple[TaskFile, ...] = ()
@@ -47,6 +49,9 @@ class TaskReport:
     unknown: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     unassigned: Mapping[str, int] = field(default_factory=dict)
+    warned: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    unwritten: int = 0
 
     def __add__(self, other: TaskReport) -> TaskReport:
         return TaskReport(
@@ -59,6 +64,9 @@ class TaskReport:
             bounded_unknown(_sums(self.unknown, other.unknown)),
             _sums(self.late, other.late),
             _sums(self.unassigned, other.unassigned),
+            _sums(self.warned, other.warned),
+            _sums(self.reasons, other.reasons),
+            self.unwritten + other.unwritten,
         )
 
     def to_json(self) -> str:
@@ -135,6 +143,18 @@ class WriteCertain:
         yield self._written(batches).to_json()
 
     def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskReport:
+        if self.judgement.masking is None:
+            return self._judged(batches)
+        try:
+            return self._judged(batches)
+        except (SourceError, OSError):
+            raise
+        except Exception as error:
+            raise LogError(
+                f"rows could not be judged ({type(error).__name__}); more is not told, as it may quote masked values"
+            ) from None
+
+    def _judged(self, batches: Iterable[pa.RecordBatch]) -> TaskReport:
         client = self.decoder.client()
         writing = _Writing(self)
         for batch in batches:
@@ -164,7 +184,10 @@ class _Writing:
             self._write_by_day(verdict.rows)
         else:
             self._files.write(verdict.rows)
-        if verdict.doubtful.any():
+        if verdict.doubtful.any() and self._of.judgement.masking is not None:
+            # A file of payloads would show what is masked.
+            self._counted += TaskReport(unwritten=int(verdict.doubtful.sum()))
+        elif verdict.doubtful.any():
             columns = {"_raw": batch.column("_raw").cast(pa.binary()), ORIGIN: batch.column(ORIGIN)}
             if TYPED in batch.schema.names:
                 columns[TYPED] = batch.column(TYPED)
@@ -204,6 +227,8 @@ class _Writing:
             unknown=count_names(names.to_pylist()),
             late=verdict.late,
             unassigned=verdict.unassigned,
+            warned=verdict.warned,
+            reasons=count_reasons(rows.column("_rejected")),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
 from itertools import chain
@@ -31,6 +31,7 @@ from streaming.base import (
     FIRST_EVENT_TIME,
     INGESTED_AT,
     PARSER_ERRORS,
+    WARNED,
     DeclarationError,
     check_condition,
     constant,
@@ -42,6 +43,7 @@ from streaming.base import (
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 from streaming.log.judgement import TimeReasons, broken_rule
+from streaming.log.masking import BEFORE, WAS_MASKED, silent_reason, spoken_reasons, wrong_value
 from streaming.log.read import origin_type
 from streaming.spark import cause_in_words, guarded, lenient_session, named_values, refusal
 
@@ -67,10 +69,14 @@ class RowValidator:
     """Turns parsed payloads into the log's rows, but for batch number and stamp.
 
     Building the columns costs more than Spark takes for a small batch, so it is done once.
+
+    `again`: the rows were rejected, and come back. Where `_was_masked` is true, values of masked columns are those that
+    the row has had since, in a struct `_before`, and no rule is asked about them, as nobody knows what came.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, again: bool = False) -> None:
         self._stream = stream
+        self._again = again
         rejected = F.col("_rejected").isNotNull()
         # There is another `kept_from` once a day at most.
         self._usual_reasons = lru_cache(2)(self._together)
@@ -87,6 +93,8 @@ class RowValidator:
             F.col(INGESTED_AT),
             F.when(~rejected, _day_of(stream, kept)).alias("_day"),
             F.col(UNKNOWN),
+            *([F.when(~rejected, self._watched()).alias(WARNED)] if stream.watched else []),
+            *([F.col(WAS_MASKED)] if again else []),
         )
 
     def __call__(
@@ -94,6 +102,7 @@ class RowValidator:
     ) -> DataFrame:
         """Typed columns, verdict (`_rejected`), payload, origin, day and `_unknown` of each row of `parsed`.
 
+        Where rules warn or stop, `_warned` has the names of those that a valid row breaks, null where there is none.
         Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`. Those
         of days before `kept_from` are rejected. No row can fail the others: one for which an expression of the stream
         cannot be computed is rejected.
@@ -101,9 +110,29 @@ class RowValidator:
         frame = parsed if ingested_at is None else parsed.withColumn(INGESTED_AT, constant(ingested_at))
         for name in self._stream.derived:
             if name not in self._derived:
-                self._derived[name] = self._computed(name, frame)
+                computed = self._computed(name, frame)
+                self._derived[name] = self._as_before(name, computed) if self._is_hidden({name}) else computed
             frame = frame.withColumns(self._derived[name])
         return frame.withColumn("_rejected", self._reasons_for(frame, kept_from)).select(*self._columns)
+
+    def _is_hidden(self, names: Collection[str]) -> bool:
+        """True if rows that come back do not have what is needed of these columns any more, where they were masked."""
+        return self._again and bool({*names} & self._stream.masked_columns)
+
+    @staticmethod
+    def _as_before(name: str, computed: dict[str, Column]) -> dict[str, Column]:
+        """A derived column as the row has had it, where it was masked; nothing more is said against it."""
+        was, why_not = F.col(WAS_MASKED), f"{_WHY_NOT}{name}"
+        value = F.when(was, F.col(f"{BEFORE}.`{name}`")).otherwise(computed[name])
+        return {name: value, why_not: F.when(~was, computed[why_not])}
+
+    def _watched(self) -> Column:
+        """The names of the rules that a row breaks and that do not reject it; null where it breaks none."""
+        broken_rules = [
+            (rule, broken(rule) & ~F.col(WAS_MASKED) if self._is_hidden(names_in(rule.condition)) else broken(rule))
+            for rule in self._stream.watched
+        ]
+        return all_reasons([F.when(is_broken, F.lit(rule.name)) for rule, is_broken in broken_rules])
 
     def _computed(self, name: str, frame: DataFrame) -> dict[str, Column]:
         """A derived column, null where it cannot be computed, and the one that says why it is."""
@@ -136,20 +165,35 @@ class RowValidator:
     def _all_reasons(self, kept_from: date | None) -> list[Column]:
         stream = self._stream
         return [
-            F.col(UNREADABLE),
-            *(_wrong(column.name) for column in stream.format.columns),
+            _unquoted(F.col(UNREADABLE)) if stream.masked else F.col(UNREADABLE),
+            *(self._said_of_value(column.name) for column in stream.format.columns),
             *(_why_not(name) for name in stream.derived),
             self._unless_unread(self._event_time_reason(), frozenset({stream.event_time})),
             *([] if kept_from is None else [self._retention_reason(kept_from)]),
-            *(self._unless_unread(self._rule_reason(rule), names_in(rule.condition)) for rule in stream.rules),
+            *(
+                self._unless_unread(self._rule_reason(rule), names_in(rule.condition))
+                for rule in stream.rules
+                if rule.rejects
+            ),
             *([] if stream.clock.moved_by is None else [self._clock_reason(stream.clock.moved_by)]),
         ]
+
+    def _said_of_value(self, name: str) -> Column:
+        """The reason against the value of a column; of a masked one without the value."""
+        reason = _wrong(name)
+        if name not in self._stream.masked_columns:
+            return reason
+        required = F.when(reason.startswith("required: "), F.lit(wrong_value(name, required=True)))
+        return F.when(reason.isNotNull(), F.coalesce(required, F.lit(wrong_value(name, required=False))))
 
     def _rule_reason(self, rule: Rule) -> Column:
         judged = _judged(rule)
         failed = self._said(rule.name, f"cannot be judged: {rule.condition}", sorted(names_in(rule.condition)))
         reason = F.when(judged.isNull(), failed).otherwise(F.lit(broken_rule(rule.name, rule.condition)))
-        return F.when(~F.coalesce(judged["value"], F.lit(False)), reason)
+        is_broken = ~F.coalesce(judged["value"], F.lit(False))
+        return F.when(
+            is_broken & ~F.col(WAS_MASKED) if self._is_hidden(names_in(rule.condition)) else is_broken, reason
+        )
 
     def _clock_reason(self, moved_by: str) -> Column:
         failed = self._said("clock", f"cannot tell whether the row moves it: {moved_by}", sorted(names_in(moved_by)))
@@ -160,7 +204,10 @@ class RowValidator:
         return F.concat(F.lit(f"{by}: {what}{', of ' if of else ''}"), self._values(of))
 
     def _values(self, of: Sequence[str]) -> Column:
-        return named_values(of, {name for name in of if self._stream.types.get(name) == "string"})
+        told = [name for name in of if name not in self._stream.masked_columns]
+        values = named_values(told, {name for name in told if self._stream.types.get(name) == "string"})
+        hidden = [f"{name}, which is masked" for name in of if name not in told]
+        return F.concat_ws(", ", *([values] if told else []), *map(F.lit, hidden)) if hidden else values
 
     def _retention_reason(self, kept_from: date) -> Column:
         time = self._stream.event_time
@@ -317,6 +364,13 @@ def _no_rows(spark: SparkSession, rule: ConditionRule) -> DataFrame:
     stream = rule.of
     nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream)}")
     return RowValidator(stream)(stream.format.parse(nothing), EPOCH).select(*(f"`{name}`" for name in stream.columns))
+
+
+def _unquoted(reason: Column) -> Column:
+    """A reason against a payload as a whole, without any that may quote what is in it."""
+    form = F.substring_index(reason, ": ", 1)
+    is_spoken = reason.isin(*spoken_reasons()) | form.isin("csv", "text")
+    return F.when(is_spoken, reason).otherwise(F.concat(form, F.lit(silent_reason(""))))
 
 
 def _wrong(column: str) -> Column:

@@ -15,7 +15,18 @@ from streaming.base import BATCH, INGESTED_AT, ORIGIN, constant
 from streaming.declare import OverWindows, Pipeline, Stream
 from streaming.formats import TYPED
 from streaming.lake import Lake
-from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
+from streaming.log import (
+    RETURNING,
+    Batch,
+    RowValidator,
+    append_validated,
+    masked,
+    next_kept_from,
+    next_state,
+    returning,
+    stamp,
+    with_values_of_then,
+)
 from streaming.operators import comparable, counts_of, runtime_of
 from streaming.revisions import net, newest_revisions
 from streaming.service import take_lease
@@ -93,6 +104,7 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
     validated = _validated(spark, lake, stream, processed_at).persist()
     try:
         examined, passing = _counted(validated)
+        examined += _kept_back(spark, lake, stream)
         if not passing:
             return Repaired(examined, 0, {})
         runtimes = [runtime_of(operator, lake) for operator in pipeline.operators_of(stream)]
@@ -142,6 +154,7 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
     validated = _validated(spark, lake, came, processed_at).persist()
     try:
         examined, passing = _counted(validated)
+        examined += _kept_back(spark, lake, came)
         head = log.head(lake, came)
         number = 0 if head is None else head.number + 1
         watermark = came.clock.watermark(next_state(head))
@@ -185,9 +198,21 @@ def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -
     rejected = log.rejected(log.read_log(spark, lake, stream))
     origin = F.col("_origin").withField(log.REPAIRS, F.col("_batch")).alias("_origin")
     typed = stream.source.is_typed(F.col("_origin")).alias(TYPED)
-    parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT, typed))
     kept_from = next_kept_from(log.head(lake, stream), stream)
-    return RowValidator(stream)(parsed, kept_from=kept_from).withColumn(INGESTED_AT, constant(now))
+    if not stream.masked:
+        parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT, typed))
+        return RowValidator(stream)(parsed, kept_from=kept_from).withColumn(INGESTED_AT, constant(now))
+    parsed = stream.format.parse(returning(rejected, stream).select("_raw", origin, INGESTED_AT, typed, *RETURNING))
+    judged = RowValidator(stream, again=True)(with_values_of_then(parsed, stream), kept_from=kept_from)
+    return masked(judged, stream).withColumn(INGESTED_AT, constant(now))
+
+
+def _kept_back(spark: SparkSession, lake: Lake, stream: Stream) -> int:
+    """The rejected rows that cannot come back, as what they were rejected for cannot be judged any more."""
+    if not stream.masked:
+        return 0
+    rejected = log.rejected(log.read_log(spark, lake, stream))
+    return rejected.count() - returning(rejected, stream).count()
 
 
 def _counted(validated: DataFrame) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from streaming.base import (
     RETRACTED,
     REVISION,
     SIGN,
+    WARNED,
     FrozenMapping,
     NoVersionError,
 )
@@ -141,6 +142,7 @@ def _of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> dict[str, Fo
     came = stream.revisions
     changes = {"changes": partial(_log, lake, stream), "rows": partial(_rows, lake, stream)} if stream.revised else {}
     logs = {"log": partial(_log, lake, came), **changes, "rejected": partial(_rejected, lake, came)}
+    logs["warned"] = partial(_warned, lake, came)
     return {**logs, **dead, **subscriptions}
 
 
@@ -181,6 +183,16 @@ def _rejected(lake: Lake, stream: Stream) -> StoredRows | None:
         f'{log.condition} and "{DAY}" is null and "_rejected" is not null and not exists ({repaired} and {until})'
     )
     return replace(log, columns=(BATCH, "_rejected", "_raw", ORIGIN), order=(BATCH,), condition=condition)
+
+
+def _warned(lake: Lake, stream: Stream) -> StoredRows | None:
+    """The rows that break a rule which only warns, with its name; none of a log without such a rule."""
+    log = _log(lake, stream)
+    if log is None or WARNED not in log.columns:
+        return None
+    own = [name for name in stream.columns if name in log.columns]
+    condition = f'{log.condition} and "{WARNED}" is not null'
+    return replace(log, columns=(BATCH, WARNED, *own, ORIGIN), order=(BATCH, ORIGIN), condition=condition)
 
 
 def _through(rows: StoredRows, newest: int | None) -> StoredRows:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming.service.progress_table import forget_progress, read_progress
     from streaming.service.query_errors import await_queries, explain_known, explained, ingest_query
     from streaming.service.receivers import receive
-    from streaming.service.reporter import together
+    from streaming.service.reporter import sums, together
     from streaming.service.run import Run
     from streaming.service.serving import LatestValues, serve
     from streaming.service.status import (

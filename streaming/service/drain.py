@@ -120,9 +120,10 @@ def drain_unpaused(
             if batch is not None and stream is not None:
                 run.after_batch(batch)
                 unknown[stream.name] = add_unknown([unknown.get(stream.name, {}), batch.unknown or {}])
-            numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.after.watermark)
+            late = 0 if batch is None else sum((batch.late or {}).values())
+            of_log = () if batch is None else (batch.rejected, late, batch.after.watermark, sum(batch.warned.values()))
             name = f"{pipeline.name}.{query}"
-            totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)
+            totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *of_log)
             listener.update(totals[query])
             told[query] = JobCounts(totals[query].rows, totals[query].rejected or 0)
 

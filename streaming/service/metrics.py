@@ -38,6 +38,7 @@ class Instrument:
 
 
 _OF_QUERY, _OF_RECEIVER = ("pipeline", "query"), ("pipeline", "receiver")
+_OF_RULE = ("pipeline", "query", "rule")
 
 _DECLARED = (
     Instrument("tidemark_stream_up", "1 while the stream process runs, 0 otherwise."),
@@ -92,6 +93,17 @@ _DECLARED = (
     Instrument("tidemark_query_batches_total", "Batches or steps since the process was started.", _OF_QUERY),
     Instrument("tidemark_query_rows_total", "Rows written since the process was started.", _OF_QUERY),
     Instrument("tidemark_query_rejected_rows_total", "Of these, rows that came to a log as rejected ones.", _OF_QUERY),
+    Instrument(
+        "tidemark_rule_rejected_rows_total",
+        "Reasons against rejected rows, by rule or by a reason of the platform's own such as event_time, since the "
+        "process was started.",
+        _OF_RULE,
+    ),
+    Instrument(
+        "tidemark_rule_warned_rows_total",
+        "Valid rows that break a rule which only warns, since the process was started.",
+        _OF_RULE,
+    ),
     Instrument(
         "tidemark_query_failures_total", "Rows without an answer of a lookup since the process was started.", _OF_QUERY
     ),
@@ -149,6 +161,11 @@ def samples(overview: Overview, now: datetime) -> Iterator[Sample]:
         if value is not None:
             # A metric of the whole pipeline has no second label.
             yield name, dict(zip(INSTRUMENTS[name].labels, (overview.pipeline.name, label), strict=False)), float(value)
+    for query, status in ({} if overview.process is None else overview.process.queries).items():
+        by_rule = {"rejected": status.reasons, "warned": status.warned}
+        for outcome, rule, rows in ((each, *entry) for each, counts in by_rule.items() for entry in counts.items()):
+            labels = {"pipeline": overview.pipeline.name, "query": query, "rule": rule}
+            yield f"tidemark_rule_{outcome}_rows_total", labels, float(rows)
 
 
 def _measured(overview: Overview, now: datetime) -> Iterator[tuple[str, str, float | None]]:

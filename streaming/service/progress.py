@@ -28,7 +28,10 @@ _STARTS_WITHIN = timedelta(minutes=3)
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """The work of one query in this run; `late` and `watermark` are null where they mean nothing."""
+    """The work of one query in this run; `late` and `watermark` are null where they mean nothing.
+
+    `warned`: how often a valid row broke a rule that only warns.
+    """
 
     query: str
     batches: int = 0
@@ -36,6 +39,7 @@ class QueryProgress:
     rejected: int | None = None
     late: int | None = None
     watermark: datetime | None = None
+    warned: int = 0
 
     def after(
         self,
@@ -43,6 +47,7 @@ class QueryProgress:
         rejected: int | None = None,
         late: int | None = None,
         watermark: datetime | None = None,
+        warned: int = 0,
     ) -> QueryProgress:
         """The progress after one more batch."""
         return replace(
@@ -52,6 +57,7 @@ class QueryProgress:
             rejected=None if rejected is None else (self.rejected or 0) + rejected,
             late=None if late is None else (self.late or 0) + late,
             watermark=watermark or self.watermark,
+            warned=self.warned + warned,
         )
 
     def text(self) -> str:
@@ -59,6 +65,8 @@ class QueryProgress:
         parts = [f"{self.query}: {counted(self.batches, 'batch', 'batches')}", counted(self.rows, "row")]
         if self.rejected is not None:
             parts.append(f"{self.rejected:,} rejected")
+        if self.warned:
+            parts.append(counted(self.warned, "warning"))
         if self.late is not None:
             parts.append(f"{self.late:,} late")
         if self.watermark is not None:
@@ -184,6 +192,7 @@ class Measure:
     `latency`: median, 95th and 99th percentile in seconds, over the rows of a log batch, from the instant the source
     had them until they could be read in Delta. `number` is the batch's place in the log. `state_rows` and `state_bytes`
     are those of the table in which an operator keeps state, `failures` rows to which something outside gave no answer.
+    `warned` and `reasons` are those of the log's `Batch`: rows that break a rule, by rule.
     What a batch or step does not have is None.
     """
 
@@ -200,6 +209,8 @@ class Measure:
     state_rows: int | None = None
     state_bytes: int | None = None
     failures: int = 0
+    warned: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_of_log(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -35,6 +36,8 @@ SCHEMA = pa.schema(
         ("state_rows", pa.int64()),
         ("state_bytes", pa.int64()),
         ("_day", pa.date32()),
+        ("warned", pa.map_(pa.string(), pa.int64())),
+        ("reasons", pa.map_(pa.string(), pa.int64())),
     ]
 )
 """Columns as in `Measure`; seconds, bytes, UTC instants. Partitioned by `_day`, the date on which the batch ended."""
@@ -77,6 +80,8 @@ class ProgressTable:
                 ),
                 pa.Table.from_pylist([_row(measure) for measure in measures], SCHEMA),
                 mode="append",
+                # A table of an older release lacks the columns that came since.
+                schema_mode="merge",
             )
         except Exception:
             with self._changing:
@@ -106,10 +111,15 @@ def forget_progress(lake: Lake, pipeline: Named, before: datetime) -> None:
                 table.delete(f"_day < '{day}'")
 
 
+_BY_RULE = ("warned", "reasons")
+"""The columns that count rows by rule."""
+
+
 def _row(measure: Measure) -> dict[str, object]:
     p50, p95, p99 = measure.latency or (None, None, None)
     return {
         **{name: getattr(measure, name) for name in SCHEMA.names if hasattr(measure, name)},
+        **{name: [*getattr(measure, name).items()] for name in _BY_RULE},
         "latency_p50": p50,
         "latency_p95": p95,
         "latency_p99": p99,
@@ -117,7 +127,8 @@ def _row(measure: Measure) -> dict[str, object]:
     }
 
 
-def _measure(row: dict[str, object]) -> Measure:
+def _measure(row: dict[str, Any]) -> Measure:
     fields = {name: value for name, value in row.items() if name in Measure.__dataclass_fields__}
+    fields |= {name: dict(row.get(name) or ()) for name in _BY_RULE}
     percentiles = (row["latency_p50"], row["latency_p95"], row["latency_p99"])
-    return Measure(**fields, latency=None if None in percentiles else percentiles)  # type: ignore[arg-type]
+    return Measure(**fields, latency=None if None in percentiles else percentiles)

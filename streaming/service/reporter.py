@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ class _Throughput:
     """Measures of the log's query put together over a while; rates are rows a second.
 
     `input_rate` is over the while, `processing_rate` over the time in which batches ran. Latency percentiles are
-    those of the batches, weighted by their rows.
+    those of the batches, weighted by their rows. `warned` and `reasons` are rows that break a rule, by rule.
     """
 
     rows: int = 0
@@ -42,6 +42,14 @@ class _Throughput:
     processing_rate: float = 0.0
     batch_seconds: float | None = None
     latency: tuple[float, float, float] | None = None
+    warned: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+def sums(*counts: Mapping[str, int]) -> dict[str, int]:
+    """The sum of each name over several counts; names whose sum is 0 are kept."""
+    names = dict.fromkeys(name for each in counts for name in each)
+    return {name: sum(each.get(name, 0) for each in counts) for name in names}
 
 
 def together(measures: Sequence[Measure], seconds: float) -> _Throughput:
@@ -58,6 +66,8 @@ def together(measures: Sequence[Measure], seconds: float) -> _Throughput:
         processing_rate=rows / busy if busy else 0.0,
         batch_seconds=busy / len(measures) if measures else None,
         latency=_percentiles(weighed),
+        warned=sums(*(measure.warned for measure in measures)),
+        reasons=sums(*(measure.reasons for measure in measures)),
     )
 
 
@@ -179,6 +189,8 @@ class Reporter:
                     "state_bytes": measure.state_bytes,
                     "failures": before.failures + measure.failures,
                     "failed_at": measure.ended if measure.failures else before.failed_at,
+                    "warned": sums(before.warned, measure.warned),
+                    "reasons": sums(before.reasons, measure.reasons),
                 }
             )
         running = self._watch.running()

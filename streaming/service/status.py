@@ -32,6 +32,8 @@ class QueryStatus(_File):
     not followed yet, `behind_since` when that became more than one, `watermark`: that of its logs where it is.
     `paused`: why it does not go on while the others do, until somebody acts. `waiting`: why a delivery waits for its
     target, since when. `failures`: rows since the start that something outside did not answer, `failed_at` the last.
+    `warned`: of each rule that only warns, the valid rows that broke it; `reasons`: those against rejected rows, by the
+    rule's name or another label.
     """
 
     running_batch: int | None = None
@@ -52,6 +54,8 @@ class QueryStatus(_File):
     waiting_since: datetime | None = None
     failures: int = 0
     failed_at: datetime | None = None
+    warned: dict[str, int] = {}
+    reasons: dict[str, int] = {}
 
 
 class ProcessStatus(_File):

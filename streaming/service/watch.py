@@ -112,6 +112,8 @@ class Watch(Observer):
                 late=sum((batch.late or {}).values()),
                 watermark=batch.after.watermark,
                 latency=latency(batch, self.now()),
+                warned=batch.warned,
+                reasons=batch.reasons,
             )
         self._committed[query] = measure
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -351,6 +352,19 @@ class Staged:
     def read(self, spark: SparkSession) -> DataFrame:
         """The rows, read from the files that were written, which costs less than to compute or cache them."""
         return read_paths(spark, self.uri, self.schema, partitions(self._table), self.paths)
+
+    def undated(self, column: str) -> pa.ChunkedArray:
+        """A column of the rows without a day, read without Spark; of all rows where no day parts the table."""
+        from pyarrow import parquet
+
+        files = storage.below(self.uri)
+        read = partial(parquet.read_table, columns=[column], filesystem=files, partitioning=None)
+        by_day = DAY in partitions(self._table)
+        paths = [each.path for each in self._actions if not by_day or (each.partition_values or {}).get(DAY) is None]
+        parts = [read(path).column(column) for path in paths]
+        return pa.chunked_array(
+            [chunk for part in parts for chunk in part.chunks], parts[0].type if parts else pa.null()
+        )
 
     def least(self, column: str) -> Any:
         """The least value of a column whose bounds are kept; None where there is none."""

@@ -29,7 +29,7 @@ RUNNING = Overview(
         at=at(60),
         passed=at(60),
         queries={
-            "log": QueryStatus(rows=9, rejected=4, batches=2),
+            "log": QueryStatus(rows=9, rejected=4, batches=2, reasons={"least": 3, "json": 1}, warned={"most": 2}),
             "by_id": QueryStatus(rows=3, last_seconds=0.5, state_rows=7, state_bytes=700, behind=4, watermark=at(0)),
         },
         watermark=at(10),
@@ -87,6 +87,8 @@ def test_o7_metrics() -> None:
         'tidemark_query_rejected_rows_total{pipeline="beats",query="log"} 4.0',
         'tidemark_query_behind_batches{pipeline="beats",query="by_id"} 4.0',
         'tidemark_query_watermark_lag_seconds{pipeline="beats",query="by_id"} 70.0',
+        'tidemark_rule_rejected_rows_total{pipeline="beats",query="log",rule="least"} 3.0',
+        'tidemark_rule_warned_rows_total{pipeline="beats",query="log",rule="most"} 2.0',
         'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
         'tidemark_receiver_up{pipeline="beats",receiver="in"} 1.0',
         'tidemark_receiver_rows_total{pipeline="beats",receiver="in"} 12.0',

@@ -1,0 +1,439 @@
+"""Masked values are in no byte of the lake, of the logs and of the errors, whatever the format and what is broken."""
+
+from __future__ import annotations
+
+import hmac
+import io
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.text_format import Parse
+from pyspark.sql import SparkSession
+
+from streaming import (
+    Avro,
+    BoundedOutOfOrderness,
+    Csv,
+    Debezium,
+    Drop,
+    Files,
+    Hash,
+    Json,
+    Kafka,
+    Last,
+    Pipeline,
+    Protobuf,
+    Rule,
+    Stream,
+    Text,
+    Tumbling,
+    Windowed,
+    agg,
+    log,
+)
+from streaming.base import DeclarationError, RuleViolation, SaltError, SettingsError
+from streaming.formats import Format
+from streaming.lake.lake import Lake
+from streaming.log.masking import Masking
+from streaming.operations import preview, repair
+from tests.support.instants import NOW, at, ms
+from tests.support.runs import run
+from tidemark.testing import land
+
+SALT = "a salt that nobody may see"
+EMAIL, CARD, NOTE, DEEP = "alice@example.org", "4111222233334444", "she is said to be ill", "deep@example.net"
+ODD = "alice(at)example.org"
+SECRETS = (EMAIL, CARD, NOTE, DEEP, ODD, "411122223333", SALT)
+MASKED = {"email": Hash(salt="${TEST_SALT}"), "card": Last(4), "note": Drop()}
+WHEN = at(1).isoformat()
+RULES = (
+    Rule("is_address", "email like '%@%'"),
+    Rule("a_number", "cast(card as bigint) > 5 or card is null", on_violation="warn"),
+    Rule("small", "n < 10 or n is null"),
+)
+COLUMNS = "id string, at timestamp, email string, card string, note string, n int"
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "string"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "email", "type": "string"},
+            {"name": "card", "type": "string"},
+            {"name": "note", "type": "string"},
+            {"name": "n", "type": "int"},
+        ],
+    }
+)
+PROTO = Parse(
+    """name: "orders.proto" package: "shop" syntax: "proto3"
+    message_type { name: "Order"
+      field { name: "id" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+      field { name: "millis" number: 2 type: TYPE_INT64 label: LABEL_OPTIONAL }
+      field { name: "email" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL }
+      field { name: "card" number: 4 type: TYPE_STRING label: LABEL_OPTIONAL }
+      field { name: "note" number: 5 type: TYPE_STRING label: LABEL_OPTIONAL }
+      field { name: "n" number: 6 type: TYPE_INT32 label: LABEL_OPTIONAL } }""",
+    FileDescriptorProto(),
+)
+
+
+@pytest.fixture(autouse=True)
+def salted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SALT", SALT)
+
+
+def hashed(value: str) -> str:
+    return hmac.new(SALT.encode(), value.encode(), "sha256").hexdigest()
+
+
+def stream_of(form: Format, **more: Any) -> Stream:
+    given: dict[str, Any] = {"rules": RULES, "masked": MASKED, "event_time": "at", **more}
+    return Stream(
+        name="orders",
+        source=more.pop("source", Files("landing/orders")),
+        format=form,
+        clock=BoundedOutOfOrderness("5 seconds"),
+        **{name: value for name, value in given.items() if name != "source"},
+    )
+
+
+def pipeline_of(stream: Stream) -> Pipeline:
+    by = ("email",) if "email" in stream.columns else ()
+    return Pipeline(stream, (Windowed("by_minute", stream, Tumbling("1 minute"), {"rows": agg.count()}, by=by),))
+
+
+def order(**values: Any) -> dict[str, Any]:
+    return {"id": "a", "at": WHEN, "email": EMAIL, "card": CARD, "note": NOTE, "n": 1, **values}
+
+
+ORDERS = (order(), order(email=ODD), order(card=f"{CARD}x"), order(n=11), order(email=None, card=None, note=None))
+
+
+def json_lines() -> list[bytes]:
+    whole = [json.dumps(each).encode() for each in ORDERS]
+    odd = (
+        order(email={"a": EMAIL}),
+        order(card=int(CARD)),
+        order(note=[NOTE, NOTE]),
+        {**order(), "Email": EMAIL, "more": {"deeper": [{"email": EMAIL, "card": int(CARD)}]}},
+        order(at=None),
+        order(n="many"),
+    )
+    broken = (
+        f'{{"id": "a", "email": "{EMAIL}", "note": "{NOTE}"',
+        f'{{"{EMAIL}": 1, "{EMAIL}": 2}}',
+        f'"{EMAIL}"',
+        f'[{{"card": "{CARD}"}}]',
+        f'{{"id": "a", "note": "{NOTE}\\ud800", "at": "{WHEN}"}}',
+    )
+    # A line that is no UTF-8.
+    return [
+        *whole,
+        *(json.dumps(each).encode() for each in odd),
+        *map(str.encode, broken),
+        b'\xff{"note": "' + NOTE.encode(),
+    ]
+
+
+def csv_lines() -> list[bytes]:
+    def field(value: Any) -> str:
+        return "" if value is None else f'"{value}"'
+
+    whole = [",".join(map(field, each.values())) for each in ORDERS]
+    return [
+        line.encode()
+        for line in (*whole, f'a,{WHEN},"{EMAIL}', f"a,{WHEN},{EMAIL},{CARD},{NOTE},1,{EMAIL}", f"{NOTE},")
+    ]
+
+
+def debezium_lines() -> list[bytes]:
+    def change(op: str, row: Any, before: Any = None) -> dict[str, Any]:
+        source = {"connector": "postgresql", "lsn": 1, "ts_ms": ms(at(1))}
+        return {"before": row if op == "d" else before, "after": None if op == "d" else row, "op": op, "source": source}
+
+    changes = [change("c", each) for each in ORDERS]
+    changes += [change("u", order(n=11), order()), change("d", order()), change("x", order()), change("c", EMAIL)]
+    wrapped = {"schema": {}, "payload": change("u", order(n=12), order()), "beside": {"email": EMAIL}}
+    return [json.dumps(each).encode() for each in (*changes, wrapped, {"payload": EMAIL})] + [
+        f'{{"op": "{NOTE}"'.encode()
+    ]
+
+
+def avro_payloads() -> list[bytes]:
+    schema = fastavro.parse_schema(json.loads(SCHEMA))
+    payloads = []
+    for each in ORDERS[:4]:
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, schema, {**each, "at": at(1)})
+        payloads.append(written.getvalue())
+    return [*payloads, payloads[0][:-9], payloads[0] + EMAIL.encode()]
+
+
+def protobuf_payloads() -> list[bytes]:
+    pool = DescriptorPool()
+    pool.Add(PROTO)
+    message = GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    told = [{**each, "millis": ms(at(1))} for each in ORDERS[:4]]
+    payloads = [
+        message(**{name: value for name, value in each.items() if name != "at"}).SerializeToString() for each in told
+    ]
+    return [*payloads, payloads[0] + b"\xff", b"\x0a\x7f" + NOTE.encode()]
+
+
+def texts() -> list[bytes]:
+    return [EMAIL.encode(), ODD.encode(), b"\xff " + EMAIL.encode(), NOTE.encode()]
+
+
+NESTED = Json("id string, at timestamp, n int, customer struct<name: string, addresses: array<struct<email: string>>>")
+NESTED_LINES = [
+    json.dumps({"id": "a", "at": WHEN, "n": n, "customer": {"name": "A", "addresses": [{"email": DEEP}, None]}})
+    for n in (1, 11)
+] + [
+    json.dumps({"id": "b", "at": WHEN, "n": 11, "customer": each})
+    for each in (DEEP, {"addresses": DEEP}, {"name": 1, "addresses": [{"email": DEEP, "x": {"email": DEEP}}]})
+]
+"""Also objects where a text stands, or that lie deeper than they should."""
+
+CASES: dict[str, tuple[Stream, list[bytes]]] = {
+    "json": (
+        stream_of(
+            Json(COLUMNS),
+            keep_raw=True,
+            derived={"domain": "split(email, '@')[1]", "ratio": "100 / n"},
+            masked={**MASKED, "domain": Hash(salt="${TEST_SALT}")},
+        ),
+        json_lines(),
+    ),
+    "nested": (
+        stream_of(NESTED, rules=RULES[2:], masked={"customer.addresses.email": Last(3)}),
+        [each.encode() for each in NESTED_LINES],
+    ),
+    "csv": (stream_of(Csv(COLUMNS)), csv_lines()),
+    "text": (
+        stream_of(
+            Text("email"),
+            masked={"email": MASKED["email"]},
+            rules=RULES[:1],
+            derived={"seen": "_ingested_at"},
+            event_time="seen",
+        ),
+        texts(),
+    ),
+    "debezium": (
+        stream_of(Debezium(Json(COLUMNS)), derived={"seen": "change_at"}, event_time="seen"),
+        debezium_lines(),
+    ),
+    "avro": (stream_of(Avro(SCHEMA), source=Files("landing/orders", payloads="file")), avro_payloads()),
+    "protobuf": (
+        stream_of(
+            Protobuf(FileDescriptorSet(file=[PROTO]).SerializeToString(), "shop.Order"),
+            source=Files("landing/orders", payloads="file"),
+            derived={"seen": "timestamp_millis(millis)"},
+            event_time="seen",
+        ),
+        protobuf_payloads(),
+    ),
+}
+
+
+def shown(lake: Lake) -> Iterator[tuple[str, bytes]]:
+    """Every file of the lake but those that were landed, byte for byte, and the values that Parquet packs into them."""
+    for path in Path(lake.root).rglob("*"):
+        if path.is_file() and "landing" not in path.relative_to(lake.root).parts:
+            yield path.name, path.read_bytes()
+            if path.suffix == ".parquet":
+                rows = pq.read_table(path, partitioning=None).to_pylist()
+                yield path.name, repr(rows).encode() + repr([*map(str, rows)]).encode()
+
+
+def assert_nothing_shown(lake: Lake, *texts: str) -> None:
+    contents = [*shown(lake), *((f"text {place}", text.encode()) for place, text in enumerate(texts))]
+    assert sum(name.endswith(".parquet") for name, _ in contents) > 2
+    found = {(name, secret) for name, content in contents for secret in SECRETS if secret.encode() in content}
+    assert not found
+
+
+def landed(lake: Lake, stream: Stream, lines: list[bytes]) -> None:
+    if getattr(stream.source, "payloads", "lines") == "lines":
+        land(stream.source.location(lake), lines)
+        return
+    folder = Path(stream.source.location(lake))
+    folder.mkdir(parents=True)
+    for place, payload in enumerate(lines):
+        (folder / f"{place}.bin").write_bytes(payload)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("mode", ["both", "fast"])
+@pytest.mark.parametrize("case", CASES)
+def test_no_byte_of_the_lake_and_of_the_logs_shows_a_masked_value(
+    spark: SparkSession,
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    case: str,
+    mode: str,
+) -> None:
+    monkeypatch.setenv("TIDEMARK_INGEST", mode)
+    caplog.set_level(logging.DEBUG, logger="tidemark")
+    stream, lines = CASES[case]
+    pipeline = pipeline_of(stream)
+    landed(lake, stream, lines)
+    run(spark, lake, pipeline, end_of_input=True)
+
+    rows = log.read_log(spark, lake, stream).where("_origin is not null").collect()
+    assert len(rows) == len(lines)
+    assert {row["_day"] is None for row in rows} == {True, False}
+    # Each payload that is there says how it was masked, and each that is not says so.
+    for row in rows:
+        if row["_rejected"] is not None:
+            label = row["_rejected"][-1].split(":")[0]
+            assert label == ("withheld" if row["_raw"] is None else "masked"), row
+    stopping = replace(
+        stream, rules=tuple(replace(rule, on_violation="stop") for rule in stream.rules if rule.name != "a_number")
+    )
+    other = Lake(f"{lake.root}/stopped")
+    landed(other, stopping, lines)
+    with pytest.raises(RuleViolation) as stopped:
+        run(spark, other, pipeline_of(stopping))
+    told = preview(spark, lake, pipeline, lambda: NOW)
+    captured = capfd.readouterr()
+    errors = (str(stopped.value), repr(stopped.value.to_json()), repr(stream), repr(told))
+    assert_nothing_shown(lake, caplog.text, captured.out, captured.err, *errors)
+
+
+def test_what_is_kept_is_the_hash_the_last_characters_and_nothing_and_rules_judge_what_came(
+    spark: SparkSession, lake: Lake
+) -> None:
+    stream = CASES["json"][0]
+    run(spark, lake, pipeline_of(stream), [json.dumps(each) for each in ORDERS], end_of_input=True)
+    rows = log.read_log(spark, lake, stream).where("_origin is not null").orderBy("_origin.position").collect()
+    assert [row["email"] for row in rows] == [hashed(EMAIL), hashed(ODD), hashed(EMAIL), hashed(EMAIL), None]
+    assert [row["card"] for row in rows] == ["****4444", "****4444", "****444x", "****4444", None]
+    assert [row["domain"] for row in rows][::2] == [hashed("example.org")] * 2 + [None]
+    assert {row["note"] for row in rows} == {None}
+    labels = [[each.split(":")[0] for each in row["_rejected"] or ()] for row in rows]
+    assert labels == [[], ["derived", "is_address", "masked"], [], ["small", "masked"], ["is_address", "masked"]]
+    assert [row["_warned"] for row in rows] == [None, None, ["a_number"], None, None]
+    assert json.loads(rows[0]["_raw"]) == order(email=hashed(EMAIL), card="****4444", note=None)
+
+
+def test_a_rejected_row_comes_back_with_the_masked_values_of_then_unless_one_of_them_was_why(
+    spark: SparkSession, lake: Lake
+) -> None:
+    stream = CASES["json"][0]
+    lines = [json.dumps(each) for each in (order(id="back", n=11), order(id="stays", n=11, email=ODD), {"id": 7})]
+    run(spark, lake, pipeline_of(stream), [*lines, '{"id": "withheld"'])
+
+    corrected = replace(stream, rules=(*RULES[:2], Rule("small", "n < 100")))
+    done = repair(spark, lake, pipeline_of(corrected), lambda: NOW)
+    assert (done.examined, done.repaired) == (4, 1)
+    rows = log.valid(log.read_log(spark, lake, stream)).collect()
+    assert [(row["id"], row["email"], row["card"], row["domain"]) for row in rows] == [
+        ("back", hashed(EMAIL), "****4444", hashed("example.org"))
+    ]
+    assert_nothing_shown(lake)
+
+
+def test_a_salt_that_is_missing_too_short_or_another_one_is_told_and_another_variable_is_taken(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(Json(COLUMNS))
+    pipeline = pipeline_of(stream)
+    monkeypatch.delenv("TEST_SALT")
+    with pytest.raises(SettingsError, match="'TEST_SALT', which is not set; set it to at least 16 random characters"):
+        run(spark, lake, pipeline, [order()])
+    monkeypatch.setenv("TEST_SALT", "short")
+    with pytest.raises(SettingsError, match="has 5 characters"):
+        run(spark, lake, pipeline)
+    monkeypatch.setenv("TEST_SALT", SALT)
+    run(spark, lake, pipeline)
+
+    monkeypatch.setenv("TEST_SALT", "a salt of somebody else")
+    with pytest.raises(SaltError, match="'TEST_SALT' has another salt") as changed:
+        run(spark, lake, pipeline, [order(id="b")])
+    assert (changed.value.stream, changed.value.field) == ("orders", "TEST_SALT")
+    monkeypatch.setenv("OTHER_SALT", "a salt of somebody else")
+    other = replace(stream, masked={**MASKED, "email": Hash(salt="${OTHER_SALT}")})
+    run(spark, lake, pipeline_of(other))
+    rows = log.valid(log.read_log(spark, lake, stream)).collect()
+    assert {row["id"]: row["email"] == hashed(EMAIL) for row in rows} == {"a": True, "b": False}
+
+
+def test_a_key_that_is_hashed_is_the_key_still(spark: SparkSession, lake: Lake) -> None:
+    stream = stream_of(Json(COLUMNS), key=("email",), sequence="n")
+    rows = [order(n=1), order(n=2), order(n=1, email=DEEP), order(n=3, email=None)]
+    run(spark, lake, pipeline_of(stream), [json.dumps(each) for each in rows])
+    read = log.valid(log.read_log(spark, lake, stream)).select("email", "n", "_origin.change").collect()
+    assert sorted((row["email"], row["n"], row["change"]) for row in read) == sorted(
+        [(hashed(EMAIL), 2, 1), (hashed(DEEP), 1, 1)]
+    )
+    assert_nothing_shown(lake)
+
+
+@pytest.mark.parametrize(
+    ("masked", "more", "says"),
+    [
+        ({"mail": Drop()}, {}, "there is no column 'mail'"),
+        ({"n": Last(2)}, {}, "of type int, and only a text can be masked so"),
+        ({"at": Drop()}, {}, "the event time is made of it"),
+        ({"email": Last(3)}, {"key": ("email",), "sequence": "n"}, "use Hash"),
+        ({"n": Drop()}, {"key": ("id",), "sequence": "n"}, "sequence is made of it"),
+        ({"email": Drop()}, {"derived": {"low": "lower(email)"}}, "is derived of email, which is masked"),
+        ({"_origin.key": Drop()}, {}, "has no such field"),
+        ({"email.x": Drop()}, {}, "has no such field"),
+    ],
+)
+def test_a_mask_that_would_show_or_lose_what_is_needed_is_refused(
+    masked: dict[str, Any], more: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(DeclarationError, match=says):
+        stream_of(Json(COLUMNS), **{"masked": masked, **more})
+
+
+def test_the_key_and_the_headers_of_a_record_are_masked_where_they_are_named() -> None:
+    stream = replace(
+        stream_of(Json(COLUMNS)),
+        source=Kafka("broker:9092", "orders"),
+        masked={"_origin.key": MASKED["email"], "_origin.headers": Drop(), "note": Drop()},
+    )
+    masking = Masking.of(stream)
+    assert masking is not None and SALT not in repr(masking)
+    origin = [{"offset": 1, "key": EMAIL.encode(), "headers": [{"key": "h", "value": CARD.encode()}]}, None]
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    kinds = pa.struct([("offset", pa.int64()), ("key", pa.binary()), ("headers", headers)])
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "note": [NOTE, None],
+            "_raw": pa.array([json.dumps(order()).encode(), None], pa.binary()),
+            "_rejected": pa.array([["small: no"], None], pa.list_(pa.string())),
+            "_origin": pa.array(origin, kinds),
+        }
+    )
+    first, second = masking.rows(rows).to_pylist()
+    assert first["_origin"] == {"offset": 1, "key": hashed(EMAIL).encode(), "headers": None}
+    assert (first["note"], second["_origin"], second["_rejected"]) == (None, None, None)
+    # The column is not masked in this stream, so its payload is as it came but for the note.
+    assert json.loads(first["_raw"]) == order(note=None)
+
+
+def test_a_salt_that_is_written_out_is_refused_and_not_repeated() -> None:
+    with pytest.raises(DeclarationError, match=r"name a variable of the environment") as refused:
+        Hash(salt=SALT)
+    assert SALT not in str(refused.value)
+    with pytest.raises(DeclarationError, match="keep_raw"):
+        stream_of(Avro(SCHEMA), keep_raw=True)

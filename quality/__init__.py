@@ -6,7 +6,17 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from quality.errors import GateClosed, QualityError, Reason, SuiteError
-    from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
+    from quality.expectations import (
+        Expectation,
+        Suite,
+        always,
+        fresh,
+        mostly_absent,
+        nothing_from,
+        of_type,
+        of_types,
+        unique,
+    )
     from quality.find import (
         judged_tables,
         operators_read,

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from quality.errors import SuiteError
+from streaming.base import interval
 
 QUERY = "UnexpectedRowsExpectation"
 Level = Literal["error", "warn"]
@@ -88,6 +89,35 @@ def unique(name: str, columns: Sequence[str], *, level: Level = "error") -> Expe
     # GX's own kinds would leave out nulls, and take one or two columns only.
     repeated = f"SELECT {key}, count(*) AS times FROM {{batch}} GROUP BY {key} HAVING count(*) > 1"
     return nothing_from(name, repeated, f"one row per {key}", level=level)
+
+
+def fresh(
+    name: str,
+    by: Sequence[str],
+    within: str,
+    *,
+    time: str = "window_end",
+    clock: str | None = None,
+    retired_after: str = "30 days",
+    level: Level = "error",
+) -> Expectation:
+    """Each combination of values of the columns `by` has a row whose `time` is at most `within` before the clock.
+
+    The clock is the SQL aggregate `clock`, the greatest `time` where it is left out, so that a version of the table is
+    judged as it was, whenever that is. Of values whose newest row is older than `retired_after` nothing is asked. What
+    is found are the values that are late, those furthest behind first.
+    """
+    columns = ", ".join(f"`{column}`" for column in by)
+    newest = f"SELECT {columns}, max({time}) AS newest FROM {{batch}} WHERE {time} IS NOT NULL GROUP BY {columns}"
+    until = f"SELECT {clock or f'max({time})'} AS until FROM {{batch}}"
+    late, retired = (
+        f"timestampadd(SECOND, {-interval(each).total_seconds():.0f}, until)" for each in (within, retired_after)
+    )
+    query = (
+        f"SELECT {columns}, newest FROM ({newest}) CROSS JOIN ({until}) "
+        f"WHERE newest < {late} AND newest >= {retired} ORDER BY newest"
+    )
+    return nothing_from(name, query, f"every {', '.join(by)} has a row of the last {within}", level=level)
 
 
 def of_type(column: str, spark_type: str) -> Expectation:

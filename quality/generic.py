@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from quality.expectations import Suite, always, nothing_from, of_types, unique
-from streaming.declare import Operator, Stream
+from collections.abc import Iterator
+
+from quality.expectations import Expectation, Suite, always, fresh, nothing_from, of_types, unique
+from streaming.declare import Operator, Stream, freshness_of
 
 GREATEST_REJECTED_SHARE = 0.02
 # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
@@ -39,10 +41,26 @@ def log_suite(stream: Stream) -> Suite:
                 "_rejected is null or (_day is null and _raw is not null)",
                 "a rejected row is on no day and keeps its payload",
             ),
+            *_of_values(stream),
         ),
         # A heartbeat was not read from the source, so it must not lower the share of rejected rows.
         only="_origin is not null",
     )
+
+
+def _of_values(stream: Stream) -> Iterator[Expectation]:
+    """The values of which each has to be fresh; a report is right without one, so that it is told and lets pass."""
+    freshness = freshness_of(stream.fresh_within)
+    if freshness is not None and freshness.by:
+        yield fresh(
+            "values_are_fresh",
+            freshness.by,
+            freshness.within,
+            time=f"CASE WHEN _day IS NOT NULL THEN `{stream.event_time}` END",
+            clock="max(_watermark)",
+            retired_after=freshness.retired_after,
+            level="warn",
+        )
 
 
 def _has_time(stream: Stream) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ExternalTable,
         FailureRate,
         FixedDelay,
+        Freshness,
         Hash,
         History,
         Joined,

@@ -11,6 +11,7 @@ from platform_assets.resources import LakeResource as LakeResource
 from quality import Expectation as Expectation
 from quality import Suite as Suite
 from quality import always as always
+from quality import fresh as fresh
 from quality import mostly_absent as mostly_absent
 from quality import nothing_from as nothing_from
 from quality import of_type as of_type
@@ -49,6 +50,7 @@ from streaming import ExternalTable as ExternalTable
 from streaming import FailureRate as FailureRate
 from streaming import Files as Files
 from streaming import FixedDelay as FixedDelay
+from streaming import Freshness as Freshness
 from streaming import Generator as Generator
 from streaming import Hash as Hash
 from streaming import History as History

@@ -23,7 +23,7 @@ from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
 from streaming.operations import UndeclaredTable, undeclared_tables
 from streaming.operators import FilterCounts, filter_counts
-from streaming.service import ControlFolder, Overview, look
+from streaming.service import ControlFolder, Overview, lateness_texts, look
 from streaming.sources import largest_partitions
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ def say_why(overviews: Sequence[Overview]) -> None:
                 if text:
                     line = f"{overview.pipeline.name}: {name} {text}"
                     console.print(line, highlight=False, markup=False, soft_wrap=True)
+        for text in lateness_texts(overview, utc_now()):
+            console.print(f"{overview.pipeline.name}: {text}", highlight=False, markup=False, soft_wrap=True)
         for receiver in overview.receivers:
             if receiver.why:
                 line = f"{overview.pipeline.name}: receiver {receiver_line(receiver)}"

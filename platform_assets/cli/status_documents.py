@@ -91,12 +91,31 @@ class LatencyDocument(BaseModel):
     p99: float
 
 
+class LateValueDocument(BaseModel):
+    """A value that is late by `fresh_within`, such as `tenant=acme`, and its newest event time."""
+
+    value: str
+    newest: datetime
+
+
+class ValuesDocument(BaseModel):
+    """The values of a stream or view that `fresh_within` asks for one by one, counted at `at`.
+
+    `known` have come and are not retired, `late` of them are older than they may be, and `named` are furthest behind.
+    """
+
+    at: datetime
+    known: int
+    late: int
+    named: list[LateValueDocument]
+
+
 class ProcessDocument(BaseModel):
     """The stream process; counts are since its start, rates are of the last two minutes.
 
     `slow`: batches take longer than their trigger interval. `watermark` is the least of `watermarks`, which are by
     stream. `catch_up_seconds`: the time until nothing waits in the sources at the present rate; null where the backlog
-    does not shrink.
+    does not shrink. `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`.
     """
 
     pid: int
@@ -116,6 +135,7 @@ class ProcessDocument(BaseModel):
     catch_up_seconds: float | None
     backlog: list[BacklogDocument]
     queries: dict[str, QueryDocument]
+    values: dict[str, ValuesDocument]
 
 
 class ReceiverDocument(BaseModel):
@@ -312,6 +332,9 @@ def _process(process: ProcessStatus, lag: float | None) -> ProcessDocument:
         catch_up_seconds=process.catch_up_seconds,
         backlog=[BacklogDocument.model_validate(each, from_attributes=True) for each in process.backlog],
         queries={name: _query(status) for name, status in process.queries.items()},
+        values={
+            name: ValuesDocument.model_validate(each, from_attributes=True) for name, each in process.values.items()
+        },
     )
 
 

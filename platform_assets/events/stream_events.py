@@ -14,9 +14,9 @@ from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import counted, filter_metadata, position_metadata, table_metadata
 from platform_assets.lineage import lineage_of_log, lineage_of_table
 from streaming import Lake, Pipeline, Stream
-from streaming.base import interval, utc_now
+from streaming.base import utc_now
 from streaming.declare import CURRENT, Operator, TableSpec
-from streaming.service import Overview, QueryStatus, SupervisorStatus, ingest_query, look
+from streaming.service import Overview, QueryStatus, SupervisorStatus, ingest_query, is_fresh, lateness_texts, look
 from streaming.sources import backlog_numbers
 
 REPORTED_EVERY = timedelta(minutes=5)
@@ -64,7 +64,8 @@ class StreamEvents:
         pipeline = self._pipeline
         for log in pipeline.logs:
             of_log = table_metadata(self._lake.log(log), lineage_of_log(log))
-            self._materialized(keys.log_key(log), of_log | {**state, **_log_metadata(overview, log)})
+            metadata = of_log | {**state, **_log_metadata(overview, log)}
+            self._reported_as(keys.log_key(log), metadata, is_fresh(overview, log, now))
         for stream in pipeline.streams:
             self._observed(keys.source_key(stream), {**state, **_waiting_metadata(overview)})
             self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview, stream)})
@@ -90,11 +91,8 @@ class StreamEvents:
             for key, suffix in told.items()
         }
         for key, of_table in tables.items():
-            if table.suffix or _fresh(overview, operator, now):
-                self._materialized(key, of_table | metadata)
-            else:
-                # A materialization would call the table fresh, which by event time it is not.
-                self._observed(key, metadata)
+            fresh = bool(table.suffix) or is_fresh(overview, operator, now)
+            self._reported_as(key, of_table | metadata if fresh else metadata, fresh)
 
     def _may_tell(self, now: datetime) -> bool:
         day, count = self._changes or (now.date(), 0)
@@ -102,20 +100,18 @@ class StreamEvents:
         self._changes = (now.date(), count)
         return count <= _CHANGES_A_DAY
 
+    def _reported_as(self, key: dg.AssetKey, metadata: dict[str, Any], fresh: bool) -> None:
+        """Report the table of `key`, as an observation where it is not fresh: a materialization would call it so."""
+        if fresh:
+            self._materialized(key, metadata)
+        else:
+            self._observed(key, metadata)
+
     def _materialized(self, key: dg.AssetKey, metadata: dict[str, Any]) -> None:
         self._instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
 
     def _observed(self, key: dg.AssetKey, metadata: dict[str, Any]) -> None:
         self._instance.report_runless_asset_event(dg.AssetObservation(key, metadata=metadata))
-
-
-def _fresh(overview: Overview, operator: Operator, now: datetime) -> bool:
-    """By the watermark as far as the operator follows: its log may be ahead of it."""
-    within = getattr(operator, "fresh_within", None)
-    if within is None:
-        return True
-    query = _query(overview, operator)
-    return query is not None and query.watermark is not None and now - query.watermark <= interval(within)
 
 
 def _query(overview: Overview, operator: Operator) -> QueryStatus | None:
@@ -133,6 +129,9 @@ def _state_metadata(overview: Overview, now: datetime) -> dict[str, Any]:
         if last.batch:
             metadata["failed_batch"] = last.batch
             metadata["failed_origins"] = last.origins or "unknown"
+    late = [*lateness_texts(overview, now)]
+    if late:
+        metadata["late"] = "; ".join(late)
     return metadata | _watermark_metadata(None if overview.process is None else overview.process.watermark, now)
 
 

@@ -22,6 +22,7 @@ _WRITE = {
     "Connector": "a connector, such as TcpSocket('127.0.0.1', 9999)",
     "Delivery": "another delivery",
     "Format": "a format, such as Json('id string, at timestamp')",
+    "Freshness": "Freshness('2 hours', by=('tenant',))",
     "Operator": "an operator such as a view",
     "Pinned": "Pinned(thresholds, by=('id',))",
     "RowFunction": "RowFunction(apply, returns='n bigint')",

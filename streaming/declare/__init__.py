@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, PROGRESS, What
     from streaming.declare.delivery import Delivery
     from streaming.declare.enriched import Enriched, LookupRequest
+    from streaming.declare.freshness import Freshness, freshness_of
     from streaming.declare.functions import RowFunction, WindowFunction, check_callable, described
     from streaming.declare.history import VALID_FROM, VALID_TO, History
     from streaming.declare.join_keys import InputSide

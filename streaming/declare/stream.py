@@ -23,6 +23,7 @@ from streaming.base import (
 )
 from streaming.clocks import Clock, Derived
 from streaming.declare.delivered import OFFERS, What
+from streaming.declare.freshness import Freshness, check_freshness
 from streaming.declare.masks import ORIGIN_TYPES, Mask, check_masks
 from streaming.declare.rule import Rule
 from streaming.declare.snapshots import Snapshots
@@ -74,6 +75,8 @@ class Stream:
     their place; `"customer.email"` is a field of a struct, also within arrays, and `"_origin.key"` and
     `"_origin.headers"` are those of a record of Kafka. Rules judge the value that came; neither it nor a payload that
     has it is ever written or told.
+    `fresh_within`, such as `"2 hours"`, is how old the watermark of a running stream may be before it counts as late;
+    `Freshness("2 hours", by=("tenant",))` asks it of each tenant, too.
 
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
@@ -96,6 +99,7 @@ class Stream:
     snapshots: Snapshots | None = None
     forget: str | None = None
     masked: Mapping[str, Mask] = field(default_factory=dict)
+    fresh_within: str | Freshness | None = None
 
     kind_name = "stream"
     delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
@@ -152,6 +156,7 @@ class Stream:
             )
         if self.clock.moved_by is not None:
             check_condition(f"the clock of stream {self.name!r}", self.clock.moved_by, self.types)
+        check_freshness(f"stream {self.name!r}", self.fresh_within, self.types)
         self._check_key()
         self._check_masked()
 

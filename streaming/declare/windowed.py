@@ -22,6 +22,7 @@ from streaming.base import (
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log, unit_of
 from streaming.declare.delivered import CHANGES
+from streaming.declare.freshness import Freshness, check_freshness
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
 from streaming.declare.operator import (
@@ -54,7 +55,7 @@ class Windowed(OverWindows):
     `early` (`"each batch"` or an interval of processing time) keeps a table of the windows that are still open.
     `every` (an interval of processing time, such as `"10 seconds"`): how often a running pipeline steps the view at
     most; left out, after each batch. `fresh_within`: how old the watermark may be before the running view counts as
-    late.
+    late; `Freshness("2 hours", by=("tenant",))` asks it of the newest window of each tenant, too.
 
     `on_error="side"` leaves out the rows for which `where`, the window or an aggregate's expression cannot be computed,
     as if they had never come, and the windows for which `function` raises; the side output `failed` tells them. What
@@ -76,7 +77,7 @@ class Windowed(OverWindows):
     late: LatePolicy = "correct"
     allowed_lateness: str | None = None
     early: str | None = None
-    fresh_within: str | None = None
+    fresh_within: str | Freshness | None = None
     every: str | None = None
     on_error: OnError = "pause"
 
@@ -113,8 +114,10 @@ class Windowed(OverWindows):
                 value=self.by,
                 operator=self.name,
             )
-        for duration in filter(None, (self.fresh_within, self.every)):
-            interval(duration)
+        if self.every is not None:
+            interval(self.every)
+        of_keys = {name: self.of.types.get(name) for name in self.by}
+        check_freshness(f"view {self.name!r}", self.fresh_within, of_keys)
         check_policy(self.name, self.late, self.allowed_lateness, self.early)
 
     @property

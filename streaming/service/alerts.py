@@ -9,6 +9,7 @@ from typing import Literal
 
 from streaming.base import interval
 from streaming.declare import Limits
+from streaming.service.freshness import lateness_texts
 from streaming.service.overview import Overview
 from streaming.service.progress import Skew
 from streaming.service.status import ProcessStatus
@@ -17,6 +18,7 @@ from streaming.sources import backlog_numbers
 AlertName = Literal[
     "stream_is_up",
     "stream_watermark_moves",
+    "stream_is_fresh",
     "stream_rejects_few",
     "stream_backlog_shrinks",
     "stream_views_follow",
@@ -29,6 +31,7 @@ AlertName = Literal[
 ALERTS: dict[AlertName, str] = {
     "stream_is_up": "The stream has not failed, and its supervisor is there.",
     "stream_watermark_moves": "The watermark has moved lately, so windows close.",
+    "stream_is_fresh": "Streams and views are as young as `fresh_within` says, and so is each value it names.",
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
     "stream_views_follow": "Every view follows its log.",
@@ -77,6 +80,7 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         else f"it moved {_ago(now - moved)} ago, to {process.watermark:%Y-%m-%d %H:%M:%S} UTC",
         {} if moved is None else {"seconds_since_it_moved": (now - moved).total_seconds()},
     )
+    yield _freshness(overview, process, now)
     yield AlertStatus(
         "stream_rejects_few",
         limits.rejected_share is None or process.rejected_share <= limits.rejected_share,
@@ -108,6 +112,12 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
     )
     yield _receivers(overview, limits, now)
     yield _skew(overview.skew, limits)
+
+
+def _freshness(overview: Overview, process: ProcessStatus, now: datetime) -> AlertStatus:
+    late = [*lateness_texts(overview, now)]
+    numbers = {"late_values": sum(values.late for values in process.values.values())} if process.values else {}
+    return AlertStatus("stream_is_fresh", not late, "; ".join(late) or "all is as young as is asked", numbers)
 
 
 def _views(process: ProcessStatus, paused: Mapping[str, str], limits: Limits, now: datetime) -> AlertStatus:

@@ -37,7 +37,7 @@ class Instrument:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-_OF_QUERY, _OF_RECEIVER = ("pipeline", "query"), ("pipeline", "receiver")
+_OF_QUERY, _OF_RECEIVER, _OF_TABLE = ("pipeline", "query"), ("pipeline", "receiver"), ("pipeline", "table")
 _OF_RULE = ("pipeline", "query", "rule")
 
 _DECLARED = (
@@ -73,6 +73,18 @@ _DECLARED = (
         "tidemark_stream_alert",
         "1 while the alert is raised, 0 while all is well, by the limits of the pipeline.",
         ("pipeline", "alert"),
+    ),
+    Instrument(
+        "tidemark_freshness_values",
+        "Values that `fresh_within` asks for one by one and that are not retired.",
+        _OF_TABLE,
+    ),
+    Instrument("tidemark_freshness_late_values", "Of these, values whose newest row is too old.", _OF_TABLE),
+    Instrument(
+        "tidemark_freshness_oldest_seconds",
+        "From the newest row of the late value that is furthest behind to now; without one there is no sample.",
+        _OF_TABLE,
+        "s",
     ),
     Instrument(
         "tidemark_query_paused",
@@ -202,6 +214,11 @@ def _measured(overview: Overview, now: datetime) -> Iterator[tuple[str, str, flo
         yield f"tidemark_stream_{name}", "", measured
     for quantile, seconds in zip(_QUANTILES, process.latency or (), strict=False):
         yield "tidemark_stream_latency_seconds", quantile, seconds
+    for table, asked in process.values.items():
+        yield "tidemark_freshness_values", table, asked.known
+        yield "tidemark_freshness_late_values", table, asked.late
+        oldest = min((late.newest for late in asked.named), default=None)
+        yield "tidemark_freshness_oldest_seconds", table, None if oldest is None else (now - oldest).total_seconds()
     ingested = {ingest_query(overview.pipeline, stream) for stream in overview.pipeline.streams}
     for query, status in process.queries.items():
         of_query = {

@@ -13,6 +13,7 @@ import psutil
 
 from streaming.base import interval
 from streaming.log import QUERY
+from streaming.service.freshness import ValueCounts
 from streaming.service.progress import Measure
 from streaming.service.query_errors import ingest_query
 from streaming.service.repeated import Repeated
@@ -118,6 +119,7 @@ class Reporter:
         self._backlogs = {
             stream.name: stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams
         }
+        self._values = ValueCounts(lake, pipeline)
         self._counts: dict[str, Any] = {}
         self._shrinks: CatchUp | None = None
         self._recent: deque[Measure] = deque()
@@ -231,6 +233,7 @@ class Reporter:
             "backlog_grows_since": None if items < items_before else grows_since,
             "catch_up_seconds": shrinks.seconds,
             "memory_bytes": _memory(),
+            "values": self._values.at(now),
         }
 
 

@@ -58,6 +58,26 @@ class QueryStatus(_File):
     reasons: dict[str, int] = {}
 
 
+class LateValue(_File):
+    """A value that is late by `fresh_within`: its name, such as `tenant=acme`, and its newest time."""
+
+    value: str
+    newest: datetime
+
+
+class ValuesStatus(_File):
+    """The values of a stream or view that `fresh_within` asks for one by one, counted at `at`.
+
+    `known` are those that have come and are not retired, `late` of them are older than they may be, of which `named`
+    are the ones furthest behind.
+    """
+
+    at: datetime
+    known: int
+    late: int
+    named: tuple[LateValue, ...] = ()
+
+
 class ProcessStatus(_File):
     """The last status of the stream process, written at `at`; its main loop came round at `passed`.
 
@@ -66,6 +86,7 @@ class ProcessStatus(_File):
     and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then;
     `catch_up_seconds`: until nothing waits, if it goes on to shrink as it does, null where it does not. `slow`: batches
     have been outlasting their trigger interval. `watermark` is the least of `watermarks`, once all streams have one.
+    `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`.
     """
 
     pid: int
@@ -89,6 +110,7 @@ class ProcessStatus(_File):
     memory_bytes: int | None = None
     slow: bool = False
     watermark_moved: datetime | None = None
+    values: dict[str, ValuesStatus] = {}
 
     @property
     def items_waiting(self) -> int | None:

@@ -6,7 +6,7 @@ milliseconds, and some files have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import reduce
@@ -47,9 +47,14 @@ def files_added(table: DeltaTable) -> pa.Table:
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
-def read_added(table: DeltaTable, added: pa.Table) -> pa.Table:
-    """The rows in some of the files that `files_added` lists of an open table, in memory."""
+def read_added(table: DeltaTable, added: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows in some of the files that `files_added` lists of an open table, in memory.
+
+    Only the `columns` that are named are read, all where none is.
+    """
     schema, files = arrow_schema_of(table), files_of(table)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
     parts = [read_file(files, path, values, schema) for path, values in _files(table, added)]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 

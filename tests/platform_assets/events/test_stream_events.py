@@ -21,10 +21,19 @@ from platform_assets.events.stream_events import REPORTED_EVERY, StreamEvents
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.pipeline.stream import next_run, stream_job_name
 from platform_assets.resources import LakeResource, default_resources
-from streaming import Lake
+from streaming import Freshness, Lake, Pipeline
 from streaming.service.alerts import ALERTS
 from streaming.service.overview import Overview
-from streaming.service.status import SUPERVISOR, ControlFolder, ProcessStatus, QueryStatus, State, SupervisorStatus
+from streaming.service.status import (
+    SUPERVISOR,
+    ControlFolder,
+    LateValue,
+    ProcessStatus,
+    QueryStatus,
+    State,
+    SupervisorStatus,
+    ValuesStatus,
+)
 from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import by_id, pipeline
@@ -274,6 +283,27 @@ def test_a_view_whose_watermark_is_too_old_is_observed_so_that_its_policy_turns_
     observation = observed.event_log_entry.asset_observation
     assert observation is not None
     assert observation.metadata["watermark_lag_seconds"].value == 20 * 60 + 1
+
+
+def test_a_log_of_which_a_value_is_late_is_observed_with_its_name(instance: dg.DagsterInstance, lake: Lake) -> None:
+    stream = replace(pipeline.stream, fresh_within=Freshness("20 minutes", by=("id",)))
+    declared = Pipeline(stream, (replace(by_id, of=stream),))
+    merged = dg.Definitions.merge(pipeline_definitions(declared), dg.Definitions(resources=default_resources()))
+    policy = merged.resolve_asset_graph().get(keys.log_key(stream)).freshness_policy
+    assert policy == dg.FreshnessPolicy.time_window(fail_window=2 * REPORTED_EVERY)
+
+    now = at(22 * 60)
+    late = ValuesStatus(at=now, known=2, late=1, named=(LateValue(value="id=a", newest=at(60)),))
+    for values, told in ((ValuesStatus(at=now, known=2, late=0), 1), (late, 1)):
+        process = RUNNING.model_copy(update={"values": {"beats/log": values}, "watermarks": {"beats": now}})
+        StreamEvents(instance, lake, declared).report(
+            Overview(declared, "running", at(0), "", None, 0, (), process), now
+        )
+        assert len(materialized(instance, keys.log_key(stream))) == told
+    (observed,) = instance.fetch_observations(keys.log_key(stream), limit=10).records
+    observation = observed.event_log_entry.asset_observation
+    assert observation is not None
+    assert "nothing of id=a for 21 min: 1 of 2 values late" in str(observation.metadata["late"].value)
 
 
 def test_a_dagster_that_cannot_be_reached_ends_no_stream(

@@ -10,7 +10,7 @@ from quality import GATE_INSTRUMENTS
 from streaming.service.alerts import ALERTS
 from streaming.service.metrics import INSTRUMENTS, StreamCollector, samples
 from streaming.service.overview import Overview
-from streaming.service.status import ProcessStatus, QueryStatus, ReceiverStatus
+from streaming.service.status import LateValue, ProcessStatus, QueryStatus, ReceiverStatus, ValuesStatus
 from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
@@ -41,6 +41,7 @@ RUNNING = Overview(
         backlog=(SourceBacklog(8, "files", 9), SourceBacklog(11, "rows")),
         catch_up_seconds=40.0,
         memory_bytes=10,
+        values={"beats/log": ValuesStatus(at=at(60), known=7, late=1, named=(LateValue(value="id=a", newest=at(10)),))},
     ),
     (
         ReceiverStatus(
@@ -90,6 +91,9 @@ def test_o7_metrics() -> None:
         'tidemark_rule_rejected_rows_total{pipeline="beats",query="log",rule="least"} 3.0',
         'tidemark_rule_warned_rows_total{pipeline="beats",query="log",rule="most"} 2.0',
         'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
+        'tidemark_freshness_values{pipeline="beats",table="beats/log"} 7.0',
+        'tidemark_freshness_late_values{pipeline="beats",table="beats/log"} 1.0',
+        'tidemark_freshness_oldest_seconds{pipeline="beats",table="beats/log"} 60.0',
         'tidemark_receiver_up{pipeline="beats",receiver="in"} 1.0',
         'tidemark_receiver_rows_total{pipeline="beats",receiver="in"} 12.0',
         'tidemark_receiver_unlanded_rows{pipeline="beats",receiver="in"} 3.0',

@@ -10,6 +10,7 @@ import dagster as dg
 from platform_assets.lineage import Lineage, Origin, lineage_metadata, origins_in_words
 from platform_assets.tags import LAYER_TAG
 from streaming import Pipeline
+from streaming.contracts import Contract
 from streaming.declare import ColumnSpec
 
 Layer = Literal[
@@ -41,6 +42,7 @@ def asset_spec(
     columns: Sequence[ColumnSpec] = (),
     lineage: Lineage | None = None,
     why: str = "",
+    contract: Contract | None = None,
     **more: Any,
 ) -> dg.AssetSpec:
     """An asset of the pipeline, in the group of its name; the layer is a tag and a kind, by which assets are filtered.
@@ -48,7 +50,7 @@ def asset_spec(
     `why` is the view or report, with options, that `tidemark why` takes to explain a number of the asset.
 
     What is known of the columns belongs to the definition: it is there before the first run, and the UI adds its
-    descriptions to the types that events tell.
+    descriptions to the types that events tell. Of a table with a data contract, its version is told, and its owners.
     """
     metadata = lineage_metadata(lineage or {})
     if columns:
@@ -59,13 +61,15 @@ def asset_spec(
         metadata["dagster/column_schema"] = dg.TableSchema(described)
     if why:
         metadata[WHY] = dg.MetadataValue.text(f"tidemark why {why} KEY=VALUE ...")
+    if contract is not None:
+        metadata["contract"] = str(contract)
     return dg.AssetSpec(
         key,
         deps=deps,
         group_name=pipeline.name,
         tags={LAYER_TAG: layer},
         kinds={*kinds, layer},
-        owners=[pipeline.owner],
+        owners=[*dict.fromkeys((pipeline.owner, *(contract.owners if contract is not None else ())))],
         description=description,
         metadata=metadata,
         **more,

@@ -42,6 +42,7 @@ def log_suite(stream: Stream) -> Suite:
                 "a rejected row is on no day and keeps its payload",
             ),
             *_of_values(stream),
+            *_of_contract(stream),
         ),
         # A heartbeat was not read from the source, so it must not lower the share of rejected rows.
         only="_origin is not null",
@@ -61,6 +62,13 @@ def _of_values(stream: Stream) -> Iterator[Expectation]:
             retired_after=freshness.retired_after,
             level="warn",
         )
+
+
+def _of_contract(stream: Stream) -> Iterator[Expectation]:
+    """The checks of the contract that the stream follows, over its rows as they come; none over what follows them."""
+    for check in () if stream.contract is None or stream.revised else stream.contract.checks:
+        meaning = check.meaning or f"{check.query} {check.expected}"
+        yield nothing_from(check.name, check.defects, meaning, level="error" if check.severity == "error" else "warn")
 
 
 def _has_time(stream: Stream) -> str:

@@ -37,6 +37,7 @@ STREAMING = (
     "sources",
     "sinks",
     "sql",
+    "contracts",
     "declare",
     "log",
     "operators",

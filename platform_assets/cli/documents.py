@@ -62,6 +62,41 @@ class AuditDocument(Document):
         return cls(lake=lake, pipeline=pipeline, holds=held, findings=[_finding(finding) for finding in findings])
 
 
+class ContractReaderDocument(BaseModel):
+    """One that reads what would change: a stream, view or other operator, a delivery or a report, and why."""
+
+    what: str
+    name: str
+    pipeline: str
+    why: str
+
+
+class ContractDifferenceDocument(BaseModel):
+    """One difference: `breaks` is `readers`, `writers` or `nobody`; `column` is null where it is about none."""
+
+    breaks: str
+    text: str
+    column: str | None
+    readers: list[ContractReaderDocument]
+
+
+class ContractDocument(Document):
+    """`tidemark contract check --json`.
+
+    `against` is the older file, or the stream; null where nothing was compared. `compatible`: no difference breaks
+    anybody. `untaken` are the parts of the file that change nothing here, by their places in it.
+    """
+
+    file: str
+    id: str
+    version: str
+    status: str
+    against: str | None
+    compatible: bool
+    differences: list[ContractDifferenceDocument]
+    untaken: list[str]
+
+
 class SpreadDocument(BaseModel):
     """The delay that half, 90 %, 99 % and all of some pairs of row and window need; null where none is enough."""
 

@@ -20,7 +20,11 @@ class ExitCode(IntEnum):
     DONE = 0, "done"
     FAILED = 1, "it could not be done; stderr says why, and what to do"
     USAGE = 2, "typed wrongly: no such command, option or value"
-    LAW_BROKEN = 3, "audit, demo: a law is broken; doctor: something is; why: a number is not what its rows give"
+    LAW_BROKEN = (
+        3,
+        "audit, demo: a law is broken; doctor: something is; why: a number is not what its rows give; "
+        "contract: it would break somebody",
+    )
     GATE_CLOSED = 4, "report: the gate is closed, nothing was published"
     STREAM_FAILED = 5, "up, down, pause, resume, restart: a stream has failed, or drained without a paused operator"
     DEFECT = 70, "a defect of Tidemark, or of code that a pipeline brings"

@@ -125,6 +125,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
             [keys.log_key(stream.revisions) if stream.revised else keys.source_key(stream)],
             log_columns(stream),
             lineage_of_log(stream),
+            contract=stream.contract,
             freshness_policy=_FRESH if stream in pipeline.streams and stream.fresh_within is not None else None,
         )
     for stream in pipeline.streams:
@@ -137,6 +138,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
             [keys.log_key(stream.revisions)],
             log_columns(stream),
             lineage_of_rejected(stream),
+            contract=stream.contract,
         )
     for operator in pipeline.operators:
         sources = keys.read_keys(operator)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         CatalogError,
         ChangedDeclaration,
         CheckpointError,
+        ContractError,
         CorrectionsFailed,
         DeclarationError,
         DeliveryPaused,

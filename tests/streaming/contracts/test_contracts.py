@@ -1,0 +1,382 @@
+"""Data contracts: what a file of the standard asks becomes a stream, and a stream becomes such a file."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft201909Validator
+
+from quality.generic import log_suite
+from streaming import (
+    Ascending,
+    BoundedOutOfOrderness,
+    Debezium,
+    Files,
+    Freshness,
+    Json,
+    Pipeline,
+    Rule,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+)
+from streaming.base import ContractError
+from streaming.base.intervals import interval
+from streaming.contracts import differences, is_compatible, read_contract, written_contract
+from streaming.declare import affected_readers, terms_of_operator, terms_of_stream
+
+FILE = Path(__file__).parents[2] / "support" / "contracts" / "orders.odcs.yaml"
+SOURCE, CLOCK = Files("landing/orders"), BoundedOutOfOrderness("1 hour")
+Document = dict[str, Any]
+
+
+def declared(path: Path = FILE, **more: Any) -> Stream:
+    return Stream.of_contract(path, source=SOURCE, clock=CLOCK, **more)
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Callable[[Callable[[Document], object]], Path]:
+    """The file after something in it was changed."""
+
+    def write(change: Callable[[Document], object]) -> Path:
+        document = yaml.safe_load(FILE.read_text())
+        change(document)
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.odcs.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    return write
+
+
+def column(document: Document, name: str) -> Document:
+    return next(each for each in document["schema"][0]["properties"] if each["name"] == name)
+
+
+def test_columns_have_the_types_of_the_file_nested_ones_too_and_say_what_is_required() -> None:
+    told = {each.name: (each.type, each.required) for each in declared().format.columns}
+    assert told == {
+        "order_id": ("string", True),
+        "placed_at": ("timestamp", True),
+        "country": ("string", False),
+        "amount": ("decimal(10, 2)", False),
+        "token": ("string", False),
+        "customer": ("struct<email: string not null, vip: boolean>", False),
+        "lines": ("array<struct<sku: string not null, pieces: int>>", False),
+        "attributes": ("map<string, string>", False),
+    }
+    assert declared().format.columns[0].comment == "Number of the order. Such as: A-1, A-2."
+
+
+def test_what_breaks_a_row_is_a_rule_and_what_is_about_all_rows_or_warns_an_expectation() -> None:
+    stream = declared()
+    assert [rule.name for rule in stream.rules] == [
+        "order_id_pattern",
+        "country_invalid_values",
+        "amount_minimum",
+        "token_is_uuid",
+        "customer_email_max_length",
+    ]
+    levels = {each.name: each.level for each in log_suite(stream).expectations[4:]}
+    assert levels == {
+        "unique_order_id": "error",
+        "unique_token": "error",
+        "country_null_values": "warn",
+        "row_count": "error",
+        "mean_amount": "error",
+        "free_orders": "warn",
+    }
+
+
+def test_service_levels_owners_and_description_are_those_of_the_stream() -> None:
+    stream = declared()
+    assert (stream.event_time, stream.fresh_within) == ("placed_at", "4 hours")
+    assert stream.retention is not None and interval(stream.retention) == timedelta(days=730)
+    assert stream.description == "Orders of all shops."
+    assert stream.contract is not None
+    assert stream.contract.owners == ("team:Sales", "ada@shop.example")
+    assert str(stream.contract) == "orders 2.1.0 (active)"
+
+
+def test_what_changes_nothing_is_told_by_its_place() -> None:
+    contract = declared().contract
+    assert contract is not None
+    assert [each.partition(":")[0] for each in contract.untaken] == [
+        "description.usage",
+        "domain",
+        "orders.country.classification",
+        "orders.quality[2]",
+        "price",
+        "slaProperties.availability",
+        "team.members[1]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (
+            "orders.token.logicalTypeOptions.format",
+            lambda d: column(d, "token")["logicalTypeOptions"].update(format="iban"),
+        ),
+        ("orders.amount.physicalType", lambda d: column(d, "amount").update(physicalType="GEOMETRY")),
+        ("orders.amount.logicalType", lambda d: column(d, "amount").update(physicalType="TEXT", logicalTypeOptions={})),
+        ("orders.token", lambda d: column(d, "token").update(logicalType="time", logicalTypeOptions={})),
+        (
+            "orders.quality[0]",
+            lambda d: d["schema"][0].update(quality=[{"type": "custom", "engine": "soda", "implementation": "x"}]),
+        ),
+        ("orders.quality[0]", lambda d: d["schema"][0].update(quality=[{"metric": "nullValues", "mustBe": 0}])),
+        (
+            "orders.quality[0]",
+            lambda d: d["schema"][0].update(quality=[{"metric": "duplicateValues", "mustBe": 0, "unit": "share"}]),
+        ),
+        ("orders.lines.items.sku.unique", lambda d: column(d, "lines")["items"]["properties"][0].update(unique=True)),
+        ("slaProperties.latency", lambda d: d["slaProperties"][0].update(value="soon")),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_by_its_place_unless_it_is_left_out_on_purpose(
+    place: str, change: Callable[[Document], object], changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    path = changed(change)
+    with pytest.raises(ContractError) as raised:
+        declared(path)
+    assert raised.value.choices == (place,) and place in str(raised.value)
+    more = {"event_time": "placed_at"} if place.startswith("sla") else {}
+    assert declared(path, without=(place,), **more).name == "orders"
+    with pytest.raises(ContractError, match="nothing of it to leave out"):
+        declared(path, without=(place, "orders.nothing"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "is no YAML"),
+        ("apiVersion: v2.2.2", r"apiVersion 'v2.2.2'.*none of the Open Data Contract Standard 3"),
+        ("just text", "has apiVersion None"),
+        ("apiVersion: v3.1.0\nkind: DataContract\nid: x\nversion: 1\n", "version: 1 is not of type 'string'"),
+        ("apiVersion: v3.1.0\nkind: DataContract\nid: x\nversion: '1'\nsla: []\n", "Unevaluated|Additional"),
+        ("apiVersion: v3.1.0\nkind: DataContract\nid: x\nversion: '1'\n", "has no table: none"),
+    ],
+)
+def test_a_file_that_is_no_contract_is_refused_with_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x.odcs.yaml"
+    path.write_text(text)
+    with pytest.raises(ContractError, match=says):
+        declared(path)
+    with pytest.raises(ContractError, match="cannot be read: No such file"):
+        declared(tmp_path / "none.yaml")
+
+
+def test_of_several_tables_one_is_named(changed: Callable[[Callable[[Document], object]], Path]) -> None:
+    path = changed(lambda d: d["schema"].append({**d["schema"][0], "name": "returns"}))
+    with pytest.raises(ContractError) as raised:
+        declared(path)
+    assert raised.value.choices == ("orders", "returns")
+    assert declared(path, table="returns", event_time="placed_at").name == "returns"
+
+
+def test_a_primary_key_is_the_key_where_something_tells_the_newest_revision(
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    def plain(document: Document) -> None:
+        column(document, "token").pop("unique")
+        document["slaProperties"] = document["slaProperties"][:1]
+
+    stream = declared(changed(plain), sequence="placed_at", deletes="amount is null")
+    assert stream.key == ("order_id",)
+    # A row that deletes needs its key alone, so what is required is a rule, which it need not keep.
+    assert [rule.name for rule in stream.rules][:2] == ["order_id_required", "placed_at_required"]
+    assert not any(each.required for each in stream.format.columns)
+    with pytest.raises(ContractError, match="'token' unique, and stream 'orders' has a key"):
+        declared(changed(lambda d: d.update(slaProperties=d["slaProperties"][:1])), sequence="placed_at")
+    assert declared(changed(plain), format=lambda ddl: Debezium(Json(ddl))).key == ("order_id",)
+
+
+def test_names_that_payloads_have_are_fields_of_the_format(
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    stream = declared(changed(lambda d: column(d, "order_id").update(physicalName="_id")))
+    assert isinstance(stream.format, Json) and stream.format.fields == {"order_id": "_id"}
+
+
+def reread(stream: Stream, path: Path, **more: Any) -> Stream:
+    """The stream that is declared by its own contract."""
+    text = written_contract(terms_of_stream(stream, "team:data"))
+    path.write_text(text)
+    return Stream.of_contract(path, source=stream.source, clock=stream.clock, **more)
+
+
+def test_a_stream_of_a_contract_is_declared_again_by_the_contract_that_is_written_of_it(tmp_path: Path) -> None:
+    stream, path = declared(), tmp_path / "again.yaml"
+    assert reread(stream, path) == stream
+    schema = json.loads(files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8"))
+    assert [*Draft201909Validator(schema).iter_errors(yaml.safe_load(path.read_text()))] == []
+
+
+@pytest.mark.parametrize("draws", [4, pytest.param(60, marks=pytest.mark.long)])
+def test_any_stream_is_declared_again_by_the_contract_that_is_written_of_it(tmp_path: Path, draws: int) -> None:
+    """Drawn declarations: types at any depth, comments, rules, keys, freshness by value, renamed fields."""
+    draw = random.Random(draws)
+    scalars = ["string", "bigint", "int", "double", "boolean", "date", "timestamp", "decimal(12, 3)"]
+
+    def type_(depth: int) -> str:
+        kind = draw.choice(["scalar", "scalar", "array", "struct", "map"]) if depth else "scalar"
+        if kind == "array":
+            return f"array<{type_(depth - 1)}>"
+        if kind == "map":
+            return f"map<string, {type_(depth - 1)}>"
+        if kind == "struct":
+            parts = (
+                f"p{n}: {type_(depth - 1)}{draw.choice(['', ' not null'])}{draw.choice(['', comment('{x} part')])}"
+                for n in range(draw.randint(1, 3))
+            )
+            return f"struct<{', '.join(parts)}>"
+        return draw.choice(scalars)
+
+    def comment(text: str) -> str:
+        return f" comment '{text} it\\'s 5 % [EUR]: \\\\d'"
+
+    for number in range(draws):
+        is_keyed = draw.random() < 0.3
+        required = "" if is_keyed else " not null"
+        parts = ["at timestamp", "tenant string", "n bigint"]
+        parts += [f"c{n} {type_(3)}{draw.choice(['', required])}{draw.choice(['', comment('c')])}" for n in range(3)]
+        conditions = [
+            "n > 0",
+            "tenant in ('a', 'b''c') or n is null",
+            "n % 7 <> 3 and at is not null",
+            "tenant rlike '^{a,2}$'",
+        ]
+        stream = Stream(
+            name=f"drawn_{number}",
+            source=SOURCE,
+            format=Json(", ".join(parts), fields=draw.choice([{}, {"n": "No. 1"}])),
+            event_time="at",
+            clock=Ascending(),
+            rules=tuple(Rule(f"r{n}", text) for n, text in enumerate(draw.sample(conditions, draw.randint(0, 4)))),
+            description=draw.choice(["", "Text: with a colon, ünïcode and 'quotes'."]),
+            retention=None if is_keyed else draw.choice([None, "400 days"]),
+            fresh_within=draw.choice([None, "90 minutes", Freshness("2 hours", by=("tenant", "n"), named=3)]),
+            key=("n",) if is_keyed else (),
+            sequence="at" if is_keyed else None,
+        )
+        again = reread(stream, tmp_path / "drawn.yaml", **({"sequence": "at"} if is_keyed else {}))
+        assert again.contract is not None and again.contract.owners == ("team:data",)
+        assert replace(again, contract=None) == stream, stream
+
+
+BEFORE = read_contract(FILE)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d: None, []),
+        (
+            lambda d: d["schema"][0]["properties"].pop(3),
+            [
+                ("readers", "column 'amount' is gone"),
+                ("readers", "'amount_minimum' is gone"),
+                ("readers", "'free_orders' is gone"),
+            ],
+        ),
+        (lambda d: column(d, "amount").update(physicalType="DECIMAL(14,2)"), [("nobody", "decimal(14, 2), and was")]),
+        (
+            lambda d: column(d, "amount").update(physicalType="DECIMAL(10,4)"),
+            [("readers", "decimal(10, 4), and was"), ("writers", "values of the old type may be rejected")],
+        ),
+        (lambda d: column(d, "token").update(required=True), [("writers", "column 'token' is required")]),
+        (lambda d: column(d, "placed_at").update(required=False), [("readers", "'placed_at' may be null")]),
+        (
+            lambda d: d["schema"][0]["properties"].append({"name": "note", "logicalType": "string"}),
+            [("nobody", "column 'note' string is new")],
+        ),
+        (
+            lambda d: d["schema"][0]["properties"].append({"name": "note", "logicalType": "string", "required": True}),
+            [("writers", "new, and required")],
+        ),
+        (
+            lambda d: column(d, "lines")["items"]["properties"][1].update(logicalTypeOptions={"format": "i64"}),
+            [("nobody", "which has all its values")],
+        ),
+        (
+            lambda d: column(d, "lines")["items"]["properties"].pop(0),
+            [("readers", "'lines' is"), ("writers", "'lines'")],
+        ),
+        # The same, said in another way.
+        (
+            lambda d: (
+                column(d, "placed_at").pop("required"),
+                column(d, "placed_at").update(quality=[{"metric": "nullValues", "mustBe": 0}]),
+            ),
+            [],
+        ),
+        (lambda d: column(d, "token").pop("unique"), [("readers", "'token' need not be unique")]),
+        (lambda d: column(d, "country")["quality"].pop(0), [("readers", "'country_invalid_values' is gone")]),
+        (lambda d: column(d, "order_id").pop("primaryKey"), [("readers", "the primary key is none, and was order_id")]),
+        (lambda d: d["schema"][0]["quality"].pop(0), [("readers", "check 'row_count' is gone")]),
+        (lambda d: d["slaProperties"][0].update(value=5), [("readers", "the freshness is 5 hours, and was 4 hours")]),
+        (lambda d: d["slaProperties"][0].update(value=240, unit="min"), []),
+        (lambda d: d["slaProperties"][1].update(value=1), [("readers", "the retention is 365 days")]),
+        (lambda d: d["slaProperties"][1].update(value=3), [("nobody", "the retention is 1095 days")]),
+        (lambda d: d.update(status="deprecated"), [("readers", "the status is deprecated")]),
+        (lambda d: d["team"]["members"].pop(0), [("nobody", "the owners are team:Sales, and were")]),
+        (lambda d: column(d, "amount").update(description="What was paid."), []),
+    ],
+)
+def test_each_change_says_whom_it_breaks(
+    change: Callable[[Document], object],
+    told: list[tuple[str, str]],
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    found = differences(BEFORE, read_contract(changed(change)))
+    assert [each.breaks for each in found] == [breaks for breaks, _ in told], found
+    assert all(words in each.text for each, (_, words) in zip(found, told, strict=True)), found
+    assert is_compatible(found) == all(breaks == "nobody" for breaks, _ in told)
+
+
+def test_a_column_that_is_gone_names_the_views_that_are_made_of_it_and_no_others() -> None:
+    orders = declared()
+    takings = Windowed("takings", orders, Tumbling("1 day"), {"sum": agg.sum("amount")}, by=("country",))
+    large = Windowed("large", orders, Tumbling("1 day"), {"rows": agg.count()}, where="amount > 100")
+    vips = Windowed("vips", orders, Tumbling("1 day"), {"rows": agg.count()}, where="customer.vip")
+    pipelines = [Pipeline(orders, (takings, large, vips))]
+
+    def readers(column: str) -> set[str]:
+        after = replace(terms_of_stream(orders), columns=tuple(c for c in orders.format.columns if c.name != column))
+        (gone,) = (each for each in differences(terms_of_stream(orders), after) if each.is_gone)
+        return {each.name for each in affected_readers(pipelines, orders, gone)}
+
+    # The stream itself is named where its own rules need the column.
+    assert readers("amount") == {"orders", "takings", "large"}
+    assert readers("customer") == {"orders", "vips"}
+    assert readers("country") == {"orders", "takings"}
+    assert readers("attributes") == set()
+
+
+def test_a_view_has_a_contract_of_its_own_by_which_a_stream_may_follow_it(tmp_path: Path) -> None:
+    orders = declared()
+    days = Windowed("days", orders, Tumbling("1 day"), {"rows": agg.count()}, by=("country",), fresh_within="1 day")
+    with pytest.raises(ContractError, match="'rows', whose type only its table tells"):
+        terms_of_operator(days, "team:data")
+    path = tmp_path / "days.odcs.yaml"
+    path.write_text(written_contract(terms_of_operator(days, "team:data", {"rows": "bigint"})))
+    follower = Stream.of_contract(path, source=Files("landing/days"), clock=CLOCK)
+    assert {each.name: each.type for each in follower.format.columns} == {
+        "country": "string",
+        "window_start": "timestamp",
+        "window_end": "timestamp",
+        "rows": "bigint",
+    }
+    assert (follower.event_time, follower.fresh_within) == ("window_end", "1 day")
+    assert follower.contract is not None and follower.contract.key == days.result_key

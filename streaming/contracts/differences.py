@@ -105,10 +105,13 @@ def _of_keys(before: Terms, after: Terms) -> Iterator[Difference]:
 
 
 def _of_conditions(before: Terms, after: Terms) -> Iterator[Difference]:
-    """By what they say: one that has another name is none."""
+    """Rules by what they say, whatever their names; those about a column that is gone have gone with it."""
+    gone = {column.name for column in before.columns if after.column(column.name) is None}
     old = {_said(each.condition): each for each in before.conditions}
     new = {_said(each.condition): each for each in after.conditions}
     for said, each in old.items():
+        if _is_about(each.condition, gone):
+            continue
         if said not in new:
             yield Difference(
                 "readers", f"rule {each.name!r} is gone: rows of which {each.condition} is false come through"
@@ -125,8 +128,9 @@ def _of_conditions(before: Terms, after: Terms) -> Iterator[Difference]:
 
 def _of_checks(before: Terms, after: Terms) -> Iterator[Difference]:
     old, new = ({(each.query, each.expected): each for each in terms.contract.checks} for terms in (before, after))
+    gone = {column.name for column in before.columns if after.column(column.name) is None}
     for said, each in old.items():
-        if said not in new:
+        if said not in new and not _is_about(each.query, gone):
             yield Difference("readers", f"check {each.name!r} is gone: {each.query} {each.expected}")
     for said, each in new.items():
         if said not in old:
@@ -167,6 +171,15 @@ def _within(asked: Asked | None) -> str | None:
 def is_compatible(found: Iterable[Difference]) -> bool:
     """True if none of the differences breaks anybody."""
     return all(each.breaks == "nobody" for each in found)
+
+
+def _is_about(query: str, columns: set[str]) -> bool:
+    """True if SQL names one of the columns."""
+    try:
+        named = {column.name for column in sqlglot.parse_one(query, dialect="spark").find_all(exp.Column)}
+    except sqlglot.errors.SqlglotError:
+        return False
+    return bool(named & columns)
 
 
 def _said(condition: str) -> str:

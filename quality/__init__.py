@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         of_type,
         of_types,
         unique,
+        usual,
     )
     from quality.find import (
         judged_tables,

@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from quality.errors import SuiteError
 from streaming.base import interval
+from streaming.declare import Usual
 
 QUERY = "UnexpectedRowsExpectation"
+USUAL = "usual"
+"""The kind of an expectation that Great Expectations does not know: hours against those of weeks before."""
 Level = Literal["error", "warn"]
 """The weight of an expectation that is not met: `error` closes the gate, `warn` is told and lets pass."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One named expectation: `kind` is a class of Great Expectations, `arguments` (JSON values) are what it takes.
+    """One named expectation: `kind` is a class of Great Expectations, `arguments` (JSON values) are what it takes; or
+    it is `usual`, which is computed here.
 
     `meaning` is one line for people. A `level` of `warn` does not close the gate where the data do not meet it; what
     could not be computed does, at either level. It is no part of the question, so verdicts stand when it is changed.
@@ -118,6 +123,46 @@ def fresh(
         f"WHERE newest < {late} AND newest >= {retired} ORDER BY newest"
     )
     return nothing_from(name, query, f"every {', '.join(by)} has a row of the last {within}", level=level)
+
+
+def usual(
+    name: str,
+    value: str = "count(*)",
+    *,
+    time: str = "window_start",
+    clock: str | None = None,
+    weeks: int = 8,
+    minimum: int = 4,
+    factor: float = 3.5,
+    last: str = "1 day",
+    least: float = 0.0,
+    holidays: Sequence[date] = (),
+    level: Level = "warn",
+) -> Expectation:
+    """No hour of the `last` day is unusual by the same hours of the `weeks` before; `Usual` says what that is.
+
+    `value` is an SQL aggregate over the rows of an hour of `time`: `count(*)`, `avg(amount)`, or
+    `count_if(amount is null) / count(*)`. An hour without rows counts 0 rows, and has no other value. Hours are judged
+    that are over by the SQL aggregate `clock`, which is the greatest `time` where it is left out, so that a version of
+    the table is judged as it was, whenever that is. While there is too little history, it passes and says so.
+
+    Raises:
+        DeclarationError: as `Usual`.
+    """
+    rule = Usual(weeks, minimum, factor, last, least, tuple(holidays))
+    arguments = {
+        "value": value,
+        "time": time,
+        "clock": clock or f"max({time})",
+        "weeks": rule.weeks,
+        "minimum": rule.minimum,
+        "factor": rule.factor,
+        "last": rule.last,
+        "least": rule.least,
+        "holidays": [day.isoformat() for day in rule.holidays],
+    }
+    meaning = f"{value} of each hour of the last {last} is as in the {weeks} weeks before"
+    return Expectation(name, meaning, USUAL, arguments, level)
 
 
 def of_type(column: str, spark_type: str) -> Expectation:

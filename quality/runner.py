@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from math import isfinite
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
 from quality.engine import NAME, validate
-from quality.expectations import QUERY, Expectation, Suite
+from quality.expectations import QUERY, USUAL, Expectation, Suite
+from streaming.base import F, counted
+from streaming.declare import Usual
+from streaming.service import JudgedHours, judge_hours
 
 Outcome = Literal["passed", "failed", "could_not_run"]
 _EXAMPLES = 3
@@ -35,20 +40,63 @@ def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[ExpectationRe
     What cannot be read or computed is `could_not_run`, never `failed`: it tells nothing of the data.
     """
     try:
-        results = _results(read(), suite)
+        results, usual = _results(read(), suite)
     # Any error has to close the gate, so it is recorded as the outcome of every expectation.
     except Exception as error:
         why = _short(str(error) or type(error).__name__)
         return [ExpectationResult(expectation, "could_not_run", why) for expectation in suite.expectations]
-    return [_result_of(expectation, results.get(expectation.name)) for expectation in suite.expectations]
+    return [
+        usual.get(expectation.name) or _result_of(expectation, results.get(expectation.name))
+        for expectation in suite.expectations
+    ]
 
 
-def _results(frame: DataFrame, suite: Suite) -> dict[str, Any]:
+def _results(frame: DataFrame, suite: Suite) -> tuple[dict[str, Any], dict[str, ExpectationResult]]:
+    """The results of Great Expectations, and of the expectations that are computed here, by name."""
+    own = [expectation for expectation in suite.expectations if expectation.kind == USUAL]
+    asked = [expectation for expectation in suite.expectations if expectation.kind != USUAL]
     reduced = frame.where(suite.only).persist()
     try:
-        return {result.expectation_config.meta[NAME]: result for result in validate(reduced, suite)}
+        validated = validate(reduced, Suite(tuple(asked), suite.only)) if asked else []
+        usual = {expectation.name: _judged_usual(reduced, expectation) for expectation in own}
+        return {result.expectation_config.meta[NAME]: result for result in validated}, usual
     finally:
         reduced.unpersist()
+
+
+def _judged_usual(frame: DataFrame, expectation: Expectation) -> ExpectationResult:
+    try:
+        judged = _hours(frame, **expectation.arguments)
+    # As of those that Great Expectations computes, whatever Spark refuses is the outcome of this one.
+    except Exception as error:
+        return ExpectationResult(expectation, "could_not_run", _short(str(error) or type(error).__name__))
+    if not judged.judged:
+        return ExpectationResult(expectation, "passed", "no hour has enough history yet", 0.0)
+    observed = f"{len(judged.unusual)} of {counted(judged.judged, 'hour')}"
+    if not judged.unusual:
+        return ExpectationResult(expectation, "passed", observed, 0.0)
+    shown = "; ".join(map(str, judged.unusual[:_EXAMPLES]))
+    return ExpectationResult(expectation, "failed", _short(f"{observed}, such as {shown}"), float(len(judged.unusual)))
+
+
+def _hours(
+    frame: DataFrame, value: str, time: str, clock: str, last: str, holidays: Sequence[str], **rule: Any
+) -> JudgedHours:
+    """The hours of a frame by the rule; Spark aggregates them, so that a row for each comes here."""
+    counts = value == "count(*)"
+    at = F.expr(f"unix_seconds({time}) div 3600 * 3600")
+    until = frame.agg(F.expr(f"unix_micros({clock})").alias("until")).first()
+    if until is None or until["until"] is None:
+        return JudgedHours(0, ())
+    rows = frame.groupBy(at.alias("at")).agg(F.expr(f"cast({value} as double)").alias("value")).collect()
+    hours = {datetime.fromtimestamp(row["at"], UTC): row["value"] for row in rows if row["at"] is not None}
+    return judge_hours(
+        {hour: each for hour, each in hours.items() if each is not None and isfinite(each)},
+        Usual(last=last, holidays=tuple(map(date.fromisoformat, holidays)), **rule),
+        datetime.fromtimestamp(until["until"] // 1_000_000, UTC),
+        empty=0.0 if counts else None,
+        counts=counts,
+    )
 
 
 def _result_of(expectation: Expectation, result: Any) -> ExpectationResult:

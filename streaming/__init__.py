@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Snapshots,
         Stream,
         Subscriptions,
+        Usual,
         View,
         Windowed,
         WindowFunction,

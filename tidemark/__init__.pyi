@@ -17,6 +17,7 @@ from quality import nothing_from as nothing_from
 from quality import of_type as of_type
 from quality import of_types as of_types
 from quality import unique as unique
+from quality import usual as usual
 from streaming import Aggregate as Aggregate
 from streaming import Ascending as Ascending
 from streaming import Avro as Avro
@@ -116,6 +117,7 @@ from streaming import Together as Together
 from streaming import Trigger as Trigger
 from streaming import Tumbling as Tumbling
 from streaming import TwoPhase as TwoPhase
+from streaming import Usual as Usual
 from streaming import ValueTrigger as ValueTrigger
 from streaming import View as View
 from streaming import Websocket as Websocket

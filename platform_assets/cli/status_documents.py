@@ -110,12 +110,23 @@ class ValuesDocument(BaseModel):
     named: list[LateValueDocument]
 
 
+class UnusualHourDocument(BaseModel):
+    """An hour that began `at` and took in `value` rows; usual are the `median` of weeks before, and `low` to `high`."""
+
+    at: datetime
+    value: float
+    median: float
+    low: float
+    high: float
+
+
 class ProcessDocument(BaseModel):
     """The stream process; counts are since its start, rates are of the last two minutes.
 
     `slow`: batches take longer than their trigger interval. `watermark` is the least of `watermarks`, which are by
     stream. `catch_up_seconds`: the time until nothing waits in the sources at the present rate; null where the backlog
-    does not shrink. `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`.
+    does not shrink. `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`,
+    and `unusual` is the last hour, if it took in more or fewer rows than usual.
     """
 
     pid: int
@@ -136,6 +147,7 @@ class ProcessDocument(BaseModel):
     backlog: list[BacklogDocument]
     queries: dict[str, QueryDocument]
     values: dict[str, ValuesDocument]
+    unusual: list[UnusualHourDocument]
 
 
 class ReceiverDocument(BaseModel):
@@ -332,6 +344,7 @@ def _process(process: ProcessStatus, lag: float | None) -> ProcessDocument:
         catch_up_seconds=process.catch_up_seconds,
         backlog=[BacklogDocument.model_validate(each, from_attributes=True) for each in process.backlog],
         queries={name: _query(status) for name, status in process.queries.items()},
+        unusual=[UnusualHourDocument.model_validate(each, from_attributes=True) for each in process.unusual],
         values={
             name: ValuesDocument.model_validate(each, from_attributes=True) for name, each in process.values.items()
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streaming.base import DeclarationError, interval
+from streaming.declare.usual import Usual
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Limits:
     or another operator may be more than one batch behind its logs. `target_away_for`: how long a
     delivery may wait for its target. `source_away_for`: how long a receiver may be without its source.
     `watermark_skew`: how far apart the watermarks of streams may be that are joined.
+    `usual_rows`, such as `Usual(weeks=4, minimum=3)`: the rows of an hour are held against those of the same hour of
+    the weeks before, as far as the table `progress` has them, which is a month; nothing is asked unless it is given.
     `failures_told_for`: how long after a row without an answer an enrichment is told of.
 
     Raises:
@@ -30,6 +33,7 @@ class Limits:
     source_away_for: str | None = "5 minutes"
     watermark_skew: str | None = "1 hour"
     failures_told_for: str | None = "10 minutes"
+    usual_rows: Usual | None = None
 
     def __post_init__(self) -> None:
         away = (self.target_away_for, self.source_away_for, self.failures_told_for)

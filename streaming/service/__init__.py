@@ -30,8 +30,10 @@ if TYPE_CHECKING:
         QueryStatus,
         ReceiverStatus,
         SupervisorStatus,
+        UnusualHour,
     )
     from streaming.service.supervisor import Supervisor, supervise
+    from streaming.service.usual import HOUR, JudgedHours, judge_hours
     from streaming.service.watch import Watch
 
 make_front(__name__)

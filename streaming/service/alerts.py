@@ -19,6 +19,7 @@ AlertName = Literal[
     "stream_is_up",
     "stream_watermark_moves",
     "stream_is_fresh",
+    "stream_rows_are_usual",
     "stream_rejects_few",
     "stream_backlog_shrinks",
     "stream_views_follow",
@@ -32,6 +33,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_is_up": "The stream has not failed, and its supervisor is there.",
     "stream_watermark_moves": "The watermark has moved lately, so windows close.",
     "stream_is_fresh": "Streams and views are as young as `fresh_within` says, and so is each value it names.",
+    "stream_rows_are_usual": "As many rows came in the last hour as in that hour of the weeks before.",
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
     "stream_views_follow": "Every view follows its log.",
@@ -81,6 +83,13 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         {} if moved is None else {"seconds_since_it_moved": (now - moved).total_seconds()},
     )
     yield _freshness(overview, process, now)
+    unusual = "; ".join(map(str, process.unusual))
+    yield AlertStatus(
+        "stream_rows_are_usual",
+        limits.usual_rows is None or not unusual,
+        unusual or "nothing unusual was seen",
+        {} if limits.usual_rows is None else {"unusual_hours": len(process.unusual)},
+    )
     yield AlertStatus(
         "stream_rejects_few",
         limits.rejected_share is None or process.rejected_share <= limits.rejected_share,

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from streaming.base import pc
 from streaming.lake import Lake, Named
 from streaming.service.progress import Measure
 from streaming.service.repeated import Repeated
@@ -96,6 +97,23 @@ def read_progress(lake: Lake, pipeline: Named, since: datetime) -> list[Measure]
         return []
     rows = delta.contents(table, [("_day", ">=", since.date()), ("ended", ">=", since)])
     return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
+
+
+def rows_by_hour(lake: Lake, pipeline: Named, since: datetime) -> dict[datetime, float]:
+    """The rows that all logs of a pipeline took in, by the begin of the hour in which a batch ended, from `since` on.
+
+    An hour without a batch is missing.
+    """
+    table = delta.open_table(lake.progress(pipeline))
+    if table is None:
+        return {}
+    since_day = [("_day", ">=", since.date())]
+    measures = delta.contents(table, since_day, ["ended", "rows", "number"])
+    # Steps of operators and deliveries have no number of a batch.
+    of_logs = measures.filter(pc.and_(pc.is_valid(measures["number"]), pc.greater_equal(measures["ended"], since)))
+    hours = pa.table({"hour": pc.floor_temporal(of_logs["ended"], unit="hour"), "rows": of_logs["rows"]})
+    sums = hours.group_by("hour").aggregate([("rows", "sum")])
+    return dict(zip(sums["hour"].to_pylist(), map(float, sums["rows_sum"].to_pylist()), strict=True))
 
 
 def forget_progress(lake: Lake, pipeline: Named, before: datetime) -> None:

@@ -19,6 +19,7 @@ from streaming.service.query_errors import ingest_query
 from streaming.service.repeated import Repeated
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.usual import RowsByHour
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
 
@@ -120,6 +121,7 @@ class Reporter:
             stream.name: stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams
         }
         self._values = ValueCounts(lake, pipeline)
+        self._hours = RowsByHour(lake, pipeline)
         self._counts: dict[str, Any] = {}
         self._shrinks: CatchUp | None = None
         self._recent: deque[Measure] = deque()
@@ -234,6 +236,7 @@ class Reporter:
             "catch_up_seconds": shrinks.seconds,
             "memory_bytes": _memory(),
             "values": self._values.at(now),
+            "unusual": self._hours.unusual(now),
         }
 
 

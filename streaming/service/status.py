@@ -78,6 +78,20 @@ class ValuesStatus(_File):
     named: tuple[LateValue, ...] = ()
 
 
+class UnusualHour(_File):
+    """An hour that began `at`: its value, and what would have been usual: the median, and the bounds around it."""
+
+    at: datetime
+    value: float
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        usually = f"usually {self.median:,.4g} ({self.low:,.4g} to {self.high:,.4g})"
+        return f"{self.at:%Y-%m-%d %H:%M}: {self.value:,.4g}, {usually}"
+
+
 class ProcessStatus(_File):
     """The last status of the stream process, written at `at`; its main loop came round at `passed`.
 
@@ -86,6 +100,7 @@ class ProcessStatus(_File):
     and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then;
     `catch_up_seconds`: until nothing waits, if it goes on to shrink as it does, null where it does not. `slow`: batches
     have been outlasting their trigger interval. `watermark` is the least of `watermarks`, once all streams have one.
+    `unusual` is the last hour, if it took in more or fewer rows than usual, where the limits ask for that.
     `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`.
     """
 
@@ -111,6 +126,7 @@ class ProcessStatus(_File):
     slow: bool = False
     watermark_moved: datetime | None = None
     values: dict[str, ValuesStatus] = {}
+    unusual: tuple[UnusualHour, ...] = ()
 
     @property
     def items_waiting(self) -> int | None:

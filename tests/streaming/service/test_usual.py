@@ -1,0 +1,166 @@
+"""Unusual hours: weeks of an hour's rows, of which the last are judged by those before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from math import pi, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.unusual import END, drawn, recall_by_fault, scenarios, score
+from streaming import Lake, Pipeline
+from streaming.base import DeclarationError
+from streaming.declare import Usual
+from streaming.declare.limits import Limits
+from streaming.service.alerts import evaluate
+from streaming.service.overview import Overview
+from streaming.service.progress import Measure
+from streaming.service.progress_table import ProgressTable
+from streaming.service.status import ProcessStatus
+from streaming.service.usual import HOUR, WEEK, RowsByHour, judge_hours
+from tests.support.pipelines.beats import pipeline
+
+MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+def weeks_of(values: list[float], hour: int = 9) -> dict[datetime, float]:
+    """One hour of the week, on as many Mondays; the last of them is that of MONDAY."""
+    first = MONDAY + hour * HOUR - (len(values) - 1) * WEEK
+    return {first + number * WEEK: value for number, value in enumerate(values)}
+
+
+def told(hours: dict[datetime, float], rule: Usual = Usual(), hour: int = 10) -> list[datetime]:  # noqa: B008
+    return [each.at for each in judge_hours(hours, rule, MONDAY + hour * HOUR).unusual]
+
+
+def test_an_hour_is_compared_with_the_same_hour_of_the_weeks_before() -> None:
+    usual = [100.0, 104, 96, 102, 98]
+    assert told(weeks_of([*usual, 101])) == []
+    assert told(weeks_of([*usual, 300])) == [MONDAY + 9 * HOUR]
+    assert told(weeks_of([*usual, 5])) == [MONDAY + 9 * HOUR]
+
+
+def test_an_hour_is_judged_once_it_is_over_and_only_with_enough_weeks() -> None:
+    hours = weeks_of([100.0, 104, 96, 102, 300])
+    assert told(hours, hour=9) == []
+    assert told(hours, hour=10) == [MONDAY + 9 * HOUR]
+    short = weeks_of([100.0, 104, 96, 300])
+    assert judge_hours(short, Usual(), MONDAY + 10 * HOUR).judged == 0
+    assert told(short, Usual(minimum=3)) == [MONDAY + 9 * HOUR]
+
+
+def test_an_hour_without_rows_is_one_with_none_where_rows_are_counted_and_no_hour_where_they_are_not() -> None:
+    hours = weeks_of([100.0, 104, 96, 102, 98, 0])
+    del hours[MONDAY + 9 * HOUR]
+    assert told(hours) == []
+    counted = judge_hours(hours, Usual(), MONDAY + 10 * HOUR, empty=0.0, counts=True)
+    assert [each.at for each in counted.unusual] == [MONDAY + 9 * HOUR]
+
+
+def test_of_a_holiday_nothing_is_told_and_nothing_learnt() -> None:
+    hours = weeks_of([100.0, 104, 3, 102, 98, 2])
+    assert told(hours, Usual(holidays=(MONDAY.date(),))) == []
+    before = MONDAY - 3 * WEEK
+    assert judge_hours(hours, Usual(minimum=5), MONDAY + 10 * HOUR).judged == 1
+    assert judge_hours(hours, Usual(minimum=5, holidays=(before.date(),)), MONDAY + 10 * HOUR).judged == 0
+
+
+def test_a_difference_below_the_least_is_none_and_few_rows_vary_as_counts_do() -> None:
+    flat = weeks_of([0.01] * 5 + [0.019])
+    assert told(flat, Usual(least=0.02)) == []
+    assert told(flat) == [MONDAY + 9 * HOUR]
+    few = weeks_of([4.0] * 5 + [9])
+    assert judge_hours(few, Usual(), MONDAY + 10 * HOUR, empty=0.0, counts=True).unusual == ()
+
+
+def test_the_bounds_are_those_that_numpy_computes_of_the_same_weeks() -> None:
+    """Of all hours of a drawn week, each day as of its end, also what is added after that instant."""
+    series, rule, weeks = drawn(7), Usual(weeks=7), range(1, 8)
+    for day in range(7):
+        as_of = END - timedelta(days=6 - day)
+        begin = as_of - timedelta(days=1)
+        # Of each hour of a week, beginning with those that are judged, the values of the seven weeks before.
+        every = np.array(
+            [[series.rows[begin + (h - 168 * (h >= 24)) * HOUR - w * WEEK] for w in weeks] for h in range(168)]
+        )
+        back = every[:24]
+        center, centers = np.median(back, axis=1), np.median(every, axis=1, keepdims=True)
+        common = np.median(np.abs(every - centers) / centers)
+        mad = np.median(np.abs(back - center[:, None]), axis=1)
+        spread = sqrt((7 + pi / 2) / 6) * 1.4826 * np.maximum(mad, common * center)
+        reach = 3.5 * np.maximum(spread, np.sqrt(center))
+        values = np.array([series.rows[begin + h * HOUR] for h in range(24)])
+        expected = {begin + int(h) * HOUR for h in np.flatnonzero(np.abs(values - center) > reach)}
+        found = judge_hours(series.rows, rule, as_of + 59 * timedelta(minutes=1), empty=0.0, counts=True)
+        assert {each.at for each in found.unusual} == expected and found.judged == 24
+
+
+def test_what_comes_later_changes_no_judgement_of_an_earlier_instant() -> None:
+    series, as_of = drawn(3), END - timedelta(days=3)
+    before = {at: value for at, value in series.rows.items() if at < as_of}
+    assert judge_hours(before, Usual(), as_of) == judge_hours(series.rows, Usual(), as_of)
+
+
+def test_faults_are_told_and_little_else() -> None:
+    """The floors of the page, on seeds that it has not drawn."""
+    scores = dict(scenarios(range(1000, 1003)))
+    plain = scores["2,000 rows an hour"]
+    assert plain.precision >= 0.8 and plain.recall >= 0.95
+    assert scores["100 rows an hour"].recall >= 0.85
+    assert scores["a holiday among the weeks before"].precision >= 0.8
+    declared, not_declared = (scores[f"a holiday in the week that is judged, {how}declared"] for how in ("", "not "))
+    assert declared.precision >= 0.75 > not_declared.precision
+
+
+@pytest.mark.long
+def test_no_kind_of_fault_is_overlooked() -> None:
+    assert min(recall_by_fault(range(2000, 2030), Usual()).values()) >= 0.9
+    assert score(drawn(0), Usual()).recall >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({"minimum": 9}, "minimum=9 of weeks=8"),
+        ({"minimum": 1}, "minimum=1"),
+        ({"factor": 0}, "factor=0"),
+        ({"least": -1}, "least=-1"),
+        ({"last": "1 minute"}, "shorter than the hour"),
+    ],
+)
+def test_a_rule_that_can_tell_nothing_is_refused(rule: dict[str, object], says: str) -> None:
+    with pytest.raises(DeclarationError, match=says):
+        Usual(**rule)  # type: ignore[arg-type]
+
+
+def test_a_running_stream_is_told_once_its_last_hour_is_over_by_its_own_progress(tmp_path: Path) -> None:
+    """Four weeks of batches, two in each hour from 8 to 10 on Mondays; on the last of them few rows come at 9."""
+    lake, limits = Lake(str(tmp_path)), Limits(usual_rows=Usual(weeks=4, minimum=3))
+    asked = replace(pipeline, limits=limits)
+    measures = []
+    for week, hour, half in product(range(5), (8, 9, 10), (5, 35)):
+        ended = MONDAY - week * WEEK + hour * HOUR + timedelta(minutes=half)
+        rows = 3 if (week, hour) == (0, 9) else 100 + week
+        measures.append(Measure("log", week, ended, ended, rows, number=week, rejected=0))
+        # What views write is counted elsewhere.
+        measures.append(Measure("by_id", week, ended, ended, 5_000 * week))
+    with ProgressTable(lake, pipeline) as table:
+        table.add(measures)
+
+    def told(at: datetime, of: Pipeline = asked) -> tuple[bool, str]:
+        unusual = RowsByHour(lake, of).unusual(at)
+        process = ProcessStatus(pid=1, started=at, at=at, passed=at, unusual=unusual)
+        overview = Overview(of, "running", at, "", None, 0, (), process)
+        (alert,) = (each for each in evaluate(overview, limits, at) if each.name == "stream_rows_are_usual")
+        return alert.passed, alert.text
+
+    nine, ten = MONDAY + 9 * HOUR, MONDAY + 10 * HOUR
+    assert told(nine + timedelta(minutes=5)) == (True, "nothing unusual was seen")
+    passed, text = told(ten + timedelta(minutes=5))
+    assert not passed and text.startswith("2026-03-02 09:00: 6, usually 205 (")
+    assert told(ten + HOUR + timedelta(minutes=5)) == (True, "nothing unusual was seen")
+    assert told(ten + timedelta(minutes=5), pipeline) == (True, "nothing unusual was seen")

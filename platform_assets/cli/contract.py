@@ -16,7 +16,15 @@ from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
 from platform_assets.reports.registry import declared_reports
 from streaming.base import DeclarationError
-from streaming.contracts import Difference, Terms, differences, is_compatible, read_contract, written_contract
+from streaming.contracts import (
+    Difference,
+    Terms,
+    differences,
+    is_compatible,
+    read_contract,
+    renamed_terms,
+    written_contract,
+)
 from streaming.declare import (
     CURRENT,
     AffectedReader,
@@ -83,7 +91,7 @@ def contract(
     if against is not None:
         before, compared = read_contract(against, table, without or ()), f"{against}"
     elif pipeline is not None and stream is not None:
-        before, after = _of_file(stream, pipeline), with_warnings_counted(after)
+        before, after = _of_file(stream, pipeline), with_warnings_counted(renamed_terms(after, stream.name))
         compared = f"stream {stream.name!r} of pipeline {pipeline.name!r}"
     found = () if before is None else differences(before, after)
     told = [_Consequence(each, [] if stream is None else _readers(stream, each)) for each in found]

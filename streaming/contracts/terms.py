@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import sqlglot
+from sqlglot import exp
 
 from streaming.base import sql
 
@@ -126,6 +129,24 @@ class Terms:
     def column(self, name: str) -> sql.Column | None:
         """The column of that name; None where there is none."""
         return next((column for column in self.columns if column.name == name), None)
+
+
+def renamed_terms(terms: Terms, name: str) -> Terms:
+    """The terms of the same table under another name, which checks then read."""
+    if name == terms.name:
+        return terms
+    checks = tuple(
+        replace(each, table=name, query=_over(each.query, each.table, name)) for each in terms.contract.checks
+    )
+    return replace(terms, name=name, contract=replace(terms.contract, checks=checks))
+
+
+def _over(query: str, table: str, name: str) -> str:
+    tree = sqlglot.parse_one(query, dialect="spark")
+    for read in tree.find_all(exp.Table):
+        if read.name == table:
+            read.set("this", exp.to_identifier(name))
+    return tree.sql("spark")
 
 
 def as_name(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.base import ContractError, sql
-from streaming.contracts import Asked, Check, Contract, Terms, ddl_of, unique_check
+from streaming.contracts import Asked, Check, Contract, Terms, ddl_of, renamed_terms, unique_check
 from streaming.declare.freshness import Freshness
 from streaming.declare.rule import Rule
 from streaming.formats import Format
@@ -21,6 +21,7 @@ def contracted(terms: Terms, format_of: Callable[..., Format], more: Mapping[str
     Raises:
         ContractError: there is no event time, or of a stream with a key a column is to be unique.
     """
+    terms = renamed_terms(terms, more.get("name", terms.name))
     renamed = {"fields": dict(terms.fields)} if terms.fields else {}
     plain = format_of(ddl_of(terms.columns), **renamed)
     revised = plain.revisions is not None or any(more.get(name) is not None for name in _REVISED_BY)

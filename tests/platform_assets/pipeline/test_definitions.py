@@ -189,6 +189,22 @@ def test_ten_pipelines_are_ten_groups_and_no_two_have_an_asset_in_common() -> No
 
 
 @pytest.mark.long
+def test_the_log_of_a_stream_with_a_contract_has_its_owners_its_version_and_a_check_for_each_of_its_checks() -> None:
+    file = Path(__file__).parents[2] / "support" / "contracts" / "orders.odcs.yaml"
+    clock = BoundedOutOfOrderness("1 hour")
+    orders = Stream.of_contract(file, source=Files("landing/contracted"), clock=clock, name="contracted")
+    view = Windowed("per_day", orders, Tumbling("1 day"), {"orders": agg.count()})
+    parts = (dg.Definitions(resources=default_resources()), pipeline_definitions(Pipeline(orders, (view,))))
+    graph = dg.Definitions.merge(*parts).resolve_asset_graph()
+    log = graph.get(dg.AssetKey(["contracted", "log"]))
+    assert log.owners == ["team:data", "team:Sales", "ada@shop.example"]
+    assert log.metadata["contract"] == "orders 2.1.0 (active)"
+    assert log.freshness_policy is not None
+    checks = {key.name for key in graph.asset_check_keys if key.asset_key == log.key}
+    assert {"unique_order_id", "row_count", "mean_amount", "country_null_values"} <= checks
+    assert graph.get(dg.AssetKey(["contracted", "per_day"])).owners == ["team:data"]
+
+
 def test_importing_the_definitions_starts_nothing_and_reads_nothing(tmp_path: Path) -> None:
     script = """
 import sys

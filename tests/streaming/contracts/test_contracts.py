@@ -32,8 +32,8 @@ from streaming import (
 )
 from streaming.base import ContractError
 from streaming.base.intervals import interval
-from streaming.contracts import differences, is_compatible, read_contract, written_contract
-from streaming.declare import affected_readers, terms_of_operator, terms_of_stream
+from streaming.contracts import differences, is_compatible, read_contract, renamed_terms, written_contract
+from streaming.declare import affected_readers, terms_of_operator, terms_of_stream, with_warnings_counted
 
 FILE = Path(__file__).parents[2] / "support" / "contracts" / "orders.odcs.yaml"
 SOURCE, CLOCK = Files("landing/orders"), BoundedOutOfOrderness("1 hour")
@@ -217,8 +217,9 @@ def reread(stream: Stream, path: Path, **more: Any) -> Stream:
 
 
 def test_a_stream_of_a_contract_is_declared_again_by_the_contract_that_is_written_of_it(tmp_path: Path) -> None:
-    stream, path = declared(), tmp_path / "again.yaml"
-    assert reread(stream, path) == stream
+    path = tmp_path / "again.yaml"
+    for stream in (declared(name="others"), declared()):
+        assert reread(stream, path) == stream
     schema = json.loads(files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8"))
     assert [*Draft201909Validator(schema).iter_errors(yaml.safe_load(path.read_text()))] == []
 
@@ -276,6 +277,14 @@ def test_any_stream_is_declared_again_by_the_contract_that_is_written_of_it(tmp_
 
 
 BEFORE = read_contract(FILE)
+
+
+def test_a_stream_of_another_name_asks_for_what_its_contract_does() -> None:
+    stream = declared(name="others")
+    assert stream.contract is not None
+    assert all("FROM others" in check.query and check.table == "others" for check in stream.contract.checks)
+    asked = with_warnings_counted(renamed_terms(BEFORE, "others"))
+    assert differences(terms_of_stream(stream), asked) == ()
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ if TYPE_CHECKING:
         OffsetSource,
         Received,
         Reception,
+        SqsQueue,
         Table,
         TcpListener,
         TcpSocket,

@@ -102,6 +102,7 @@ from streaming import Side as Side
 from streaming import Sliding as Sliding
 from streaming import Snapshots as Snapshots
 from streaming import Socket as Socket
+from streaming import SqsQueue as SqsQueue
 from streaming import Stream as Stream
 from streaming import StreamingError as StreamingError
 from streaming import Subscriptions as Subscriptions

@@ -29,8 +29,10 @@ EXTRAS = {
 """The extra that brings a package, by the name that is imported."""
 
 
-def needs(package: str, what: str) -> None:
+def needs(package: str, what: str, extra: str | None = None) -> None:
     """Refuse `what` where the package that it needs is not installed; it is not imported.
+
+    `extra`: the one that brings the package for it, where several do.
 
     Raises:
         MissingExtra: with the command that installs it.
@@ -38,7 +40,7 @@ def needs(package: str, what: str) -> None:
     if not _is_there(package):
         raise MissingExtra(
             f"{what} needs the package {package!r}, which is not installed here",
-            f"it comes with an extra: pip install '{DISTRIBUTION}[{EXTRAS[package]}]'.",
+            f"it comes with an extra: pip install '{DISTRIBUTION}[{extra or EXTRAS[package]}]'.",
             value=package,
         )
 

@@ -156,6 +156,7 @@ class Ingest:
         memory = taken.remember(lambda: written.staged.read(self._spark), written.report.rows)
         batch = next_batch.commit(written, memory, txn)
         written.forget_payloads()
+        taken.committed()
         return batch
 
     def _write(self, taken: Taken, stamps: Stamps) -> _Written:

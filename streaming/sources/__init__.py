@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         by_unit,
         largest_partitions,
     )
+    from streaming.sources.sqs_queue import SqsQueue
     from streaming.sources.table import Table, UnitIndex, UnitTable, changes_of, check_has_side, unit_table_of
     from streaming.sources.then import Then
 

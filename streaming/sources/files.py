@@ -6,14 +6,16 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
 from pyarrow import fs
 
-from streaming.base import DeclarationError, F, SourceError, check_number, to_micros
+from streaming.base import DeclarationError, F, SourceError, check_number, check_type, to_micros
 from streaming.lake import Lake
+from streaming.sources.announced_files import AnnouncedBacklog, AnnouncedFiles, check_on_store
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
 from streaming.sources.file_lines import OF_ONE_TASK, shared_out
 from streaming.sources.file_payloads import FileBounds, Payloads, check_payloads, cut_files, is_read_whole, is_utf8
@@ -35,11 +37,13 @@ from streaming.sources.landed_files import (
     vanished,
 )
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
+from streaming.sources.sqs_queue import SqsQueue
 from streaming.spark import (
     FileInfo,
     JarGroup,
     TakenFile,
     add_storage,
+    announced,
     exists,
     make_checkpoint,
     ordered,
@@ -57,6 +61,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DESCRIBED = 20
+
+_ANNOUNCED: dict[str, AnnouncedFiles] = {}
+"""By the checkpoint of the query that reads the files: a message that was received comes to nobody else for a while."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,9 @@ class Files(Source):
     batch is taken: a few bytes may stand for more than the machine has. Those whose names end with `.snappy` or `.lz4`,
     in the framing of Hadoop, are unpacked without that look, as a byte of them stands for 255 at most; of them it is
     only made sure that they have as many bytes as they say.
+
+    `notified_by`: a queue into which the store writes a message for each file, by which new files are found instead of
+    by listing the folder, which has to lie on S3.
     """
 
     path: str
@@ -112,6 +122,7 @@ class Files(Source):
     longest_line: int = 64_000_000
     largest_unpacked: int = 10_000_000_000
     identity: Literal["path", "content"] = "path"
+    notified_by: SqsQueue | None = None
 
     can_remake_checkpoint: ClassVar[bool] = True
 
@@ -132,6 +143,8 @@ class Files(Source):
             _check_pattern(self.partition)
         if self.identity not in ("path", "content"):
             raise DeclarationError(f"identity={self.identity!r} of Files is unknown; write 'path' or 'content'.")
+        if self.notified_by is not None:
+            check_type("notified_by of Files", self.notified_by, SqsQueue, "SqsQueue('https://sqs...')")
         object.__setattr__(self, "names", checked_names(self.names))
         check_payloads(self.payloads, self.encoding)
 
@@ -179,6 +192,8 @@ class Files(Source):
             JarError: the jars of the storage on which it lies are neither there nor to be had.
         """
         location = self.location(reading.lake)
+        if self.notified_by is not None:
+            check_on_store(location)
         add_storage(spark, location)
         if not exists(spark, location):
             reason = f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r})."
@@ -204,7 +219,7 @@ class Files(Source):
             .option("recursiveFileLookup", "true")
             .options(**({"pathGlobFilter": as_glob(self.names)} if self.names else {}))
             .option("wholetext", is_read_whole(self.payloads))
-            .load(ordered(spark, location))
+            .load(self._listed(spark, location, reading.checkpoint))
         )
         rows = content.select(
             F.col("value").alias("_raw"),
@@ -215,6 +230,19 @@ class Files(Source):
             ).alias("_origin"),
         )
         return cut_files(rows, self.payloads, self.encoding)
+
+    def _listed(self, spark: SparkSession, location: str, checkpoint: str) -> str:
+        """The URI under which Spark lists the files that it is to take."""
+        if self.notified_by is None:
+            return ordered(spark, location)
+        files = AnnouncedFiles(self.notified_by, location, checkpoint, self.names)
+        before = _ANNOUNCED.get(checkpoint)
+        if before is not None and before.is_of(files):
+            files = before
+        _ANNOUNCED[checkpoint] = files
+        files.begin()
+        name = blake2b(checkpoint.encode(), digest_size=8).hexdigest()
+        return announced(spark, location, name, files.waiting)
 
     @property
     def _cap(self) -> tuple[str, int]:
@@ -240,10 +268,13 @@ class Files(Source):
         if self.identity == "path":
             are_lines = self.payloads == "lines" and is_utf8(self.encoding)
             tasks = spark.sparkContext.defaultParallelism
-            return Taken(numbered, parts=shared_out(files, landing, tasks) if are_lines else ())
-        # Files without a byte have no rows, and are all the same.
-        paths = [file.path for file in files if file.size]
-        return without_copies(spark, reading, landing, paths, numbered, _decoded(F.col("_origin.path")))
+            taken = Taken(numbered, parts=shared_out(files, landing, tasks) if are_lines else ())
+        else:
+            # Files without a byte have no rows, and are all the same.
+            paths = [file.path for file in files if file.size]
+            taken = without_copies(spark, reading, landing, paths, numbered, _decoded(F.col("_origin.path")))
+        waiting = _ANNOUNCED.get(reading.checkpoint) if self.notified_by is not None else None
+        return taken if waiting is None else replace(taken, committed=lambda: waiting.commit(query_batch))
 
     def partition_of(self, origin: Column) -> Column:
         """The text that the group of `partition` matches in the file's path."""
@@ -266,7 +297,10 @@ class Files(Source):
         return ", ".join(paths[:_DESCRIBED]) + more
 
     def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
-        """The error for a file that vanished while it was read, or is damaged."""
+        """The error for a file that vanished while it was read, or is damaged, or for a queue that does not answer."""
+        raised = re.search(r"(?:SourceError|StoreError): ([^\n]+)", text) if self.notified_by is not None else None
+        if raised:
+            return SourceError(raised[1])
         missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does", text)
         if missing:
             return vanished(missing[1])
@@ -274,8 +308,12 @@ class Files(Source):
         return unreadable(damaged[1], _cause(text)) if damaged else None
 
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
-        """Counts the files of the landing folder that are in no batch of the query."""
-        files = FilesBacklog(self.location(lake), checkpoint, self.names)
+        """Counts the files of the landing folder that are in no batch of the query, or the messages of its queue."""
+        files: FilesBacklog | AnnouncedBacklog
+        if self.notified_by is None:
+            files = FilesBacklog(self.location(lake), checkpoint, self.names)
+        else:
+            files = AnnouncedBacklog(self.notified_by, self.location(lake), checkpoint, self.names)
         return lambda memory: files.count()
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:

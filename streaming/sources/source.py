@@ -140,6 +140,10 @@ def _nothing(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Mem
     return {}
 
 
+def _no_word() -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Taken:
     """One batch: its rows, each with its whole `_origin`, but for those that the log holds already.
@@ -149,11 +153,15 @@ class Taken:
 
     `remember` is called once, when the rows are written and before they are committed, or raises a SourceError where
     rows were lost while they were read.
+
+    `committed` is called once the batch is in the log, for a source that somebody waits for. It is not called where the
+    process dies between the two, so the source must find out by itself which of its batches are done.
     """
 
     rows: Callable[[], DataFrame]
     remember: Remember = _nothing
     parts: Sequence[Sequence[PayloadPart]] = ()
+    committed: Callable[[], None] = _no_word
 
 
 class Source(ABC):

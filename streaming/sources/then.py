@@ -160,7 +160,11 @@ class Then(Source):
             F.col("_origin").alias(each) if each == name else F.lit(None).cast(source.origin).alias(each)
             for each, source in self._sources.items()
         ]
-        return Taken(lambda: taken.rows().withColumn("_origin", F.struct(*origins)), remember)
+
+        def located() -> DataFrame:
+            return taken.rows().withColumn("_origin", F.struct(*origins))
+
+        return Taken(located, remember, committed=taken.committed)
 
     def check_repeated(self, reading: Reading, query_batch: int) -> None:
         """As the source that is read now."""

@@ -15,8 +15,11 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -27,19 +30,27 @@ import org.apache.hadoop.fs.Path;
  * Another file system's folders, listed whole and in order: `ordered+file:/landing` has the visible files of
  * `file:/landing` and of its visible sub-folders, by modification time and then path, under their paths there.
  *
+ * `ordered-NAME+s3a://bucket/landing` has those that the entry NAME of LISTERS gives instead, a Supplier of a text: on
+ * each line milliseconds since the epoch, bytes, and the path in the bucket, URL-encoded.
+ *
  * Spark's compiler, which makes this class, takes no type parameters into account.
  */
 public class OrderedFiles extends FilterFileSystem {
-    private static final String PREFIX = "ordered+";
+    public static final Map LISTERS = new ConcurrentHashMap();
+
+    private static final String PREFIX = "ordered";
     private static final String[] NO_MORE = new String[0];
 
     private URI uri;
+    private String lister;
 
     public void initialize(URI name, Configuration conf) throws IOException {
         setConf(conf);
         String authority = name.getRawAuthority();
         this.uri = URI.create(name.getScheme() + "://" + (authority == null ? "" : authority) + "/");
-        this.fs = FileSystem.get(URI.create(this.uri.toString().substring(PREFIX.length())), conf);
+        int sign = name.getScheme().indexOf('+');
+        this.lister = sign == PREFIX.length() ? null : name.getScheme().substring(PREFIX.length() + 1, sign);
+        this.fs = FileSystem.get(URI.create(this.uri.toString().substring(sign + 1)), conf);
         this.statistics = getStatistics(name.getScheme(), OrderedFiles.class);
     }
 
@@ -68,7 +79,9 @@ public class OrderedFiles extends FilterFileSystem {
 
     public FileStatus[] listStatus(Path folder) throws IOException {
         List found = new ArrayList();
-        if (getScheme().equals(PREFIX + "file")) {
+        if (this.lister != null) {
+            addGiven((String) ((Supplier) LISTERS.get(this.lister)).get(), found);
+        } else if (getScheme().equals(PREFIX + "+file")) {
             Set seen = new HashSet();
             TreeSet links = new TreeSet();
             addLocal(Paths.get(folder.toUri().getPath(), NO_MORE), seen, links, found);
@@ -92,6 +105,19 @@ public class OrderedFiles extends FilterFileSystem {
 
     private Path inner(Path path) {
         return this.fs.makeQualified(new Path(path.toUri().getPath()));
+    }
+
+    private void addGiven(String files, List found) {
+        String[] lines = files.split("\n");
+        for (int place = 0; place < lines.length; place++) {
+            if (lines[place].isEmpty()) {
+                continue;
+            }
+            String[] parts = lines[place].split(" ");
+            Path path = this.fs.makeQualified(new Path(null, null, URI.create(parts[2]).getPath()));
+            long modified = Long.parseLong(parts[0]);
+            found.add(new FileStatus(Long.parseLong(parts[1]), false, 1, getDefaultBlockSize(), modified, path));
+        }
     }
 
     private void addBelow(Path folder, List found) throws IOException {

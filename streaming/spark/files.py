@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
+
+from streaming.spark.jars import added_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 _SOURCE = Path(__file__).with_name("OrderedFiles.java")
 _CLASS = "tidemark.OrderedFiles"
-_PREFIX = "ordered+"
+_PREFIX = "ordered"
 
 
 def ordered(spark: SparkSession, location: str) -> str:
@@ -22,16 +25,53 @@ def ordered(spark: SparkSession, location: str) -> str:
     Spark's file source sorts by modification time only, and takes files of one time as the file system lists them,
     which for a local disk is by chance (see FACTS.md, Files).
     """
+    return _registered(spark, location, f"{_PREFIX}+")
+
+
+def announced(spark: SparkSession, location: str, name: str, files: Callable[[], Iterable[FileInfo]]) -> str:
+    """The URI under which Spark lists `files` instead of what is below `location`, in order; they keep their own paths.
+
+    `files` is called each time that Spark lists; the path of each is its place in the file system, not encoded.
+    `name`, of letters and digits, tells such URIs apart; one of a name that is there already takes its place.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    context: Any = spark.sparkContext
+    uri = _registered(spark, location, f"{_PREFIX}-{name}+")
+    ensure_callback_server_started(context._gateway)
+    listers = context._jsc.hadoopConfiguration().getClassByNameOrNull(_CLASS).getField("LISTERS").get(None)
+    listers.put(name, _Lister(files))
+    return uri
+
+
+class _Lister:
+    """The lines that `OrderedFiles.java` asks for."""
+
+    def __init__(self, files: Callable[[], Iterable[FileInfo]]) -> None:
+        self._files = files
+
+    def get(self) -> str:
+        """Called by Spark's source of files, in the thread of its query."""
+        return "\n".join(f"{file.modified} {file.size} {quote(file.path)}" for file in self._files())
+
+    class Java:
+        """The interface by which Java knows it."""
+
+        implements: ClassVar = ["java.util.function.Supplier"]
+
+
+def _registered(spark: SparkSession, location: str, prefix: str) -> str:
+    """The URI of `location` behind the prefix, whose files Hadoop takes from the class from now on."""
     context: Any = spark.sparkContext
     hadoop = context._jsc.hadoopConfiguration()
     path = context._jvm.org.apache.hadoop.fs.Path(location)
     uri = path.getFileSystem(hadoop).makeQualified(path).toString()
-    scheme = f"{_PREFIX}{uri.partition(':')[0]}"
+    scheme = f"{prefix}{uri.partition(':')[0]}"
     if hadoop.get(f"fs.{scheme}.impl") is None:
         hadoop.set(f"fs.{scheme}.impl", _CLASS)
     if hadoop.getClassByNameOrNull(_CLASS) is None:
-        hadoop.setClassLoader(_compiled(context._jvm, hadoop.getClassLoader()))
-    return f"{_PREFIX}{uri}"
+        hadoop.setClassLoader(_compiled(context._jvm, added_classes(spark)))
+    return f"{prefix}{uri}"
 
 
 def _compiled(jvm: Any, parent: Any) -> Any:

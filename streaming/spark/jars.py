@@ -195,7 +195,7 @@ def add_jars(spark: SparkSession, group: JarGroup) -> None:
     # Spark looks for sources where the thread says, which it is told in the thread that adds a jar only.
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    jvm.java.lang.Thread.currentThread().setContextClassLoader(_loader(spark))
+    jvm.java.lang.Thread.currentThread().setContextClassLoader(added_classes(spark))
 
 
 def add_storage(spark: SparkSession, uri: str) -> None:
@@ -217,13 +217,15 @@ def add_storage(spark: SparkSession, uri: str) -> None:
         return
     for group in groups:
         add_jars(spark, group)
-    hadoop.setClassLoader(_loader(spark))
+    # Behind another loader Java would make the classes once more that were made for this one.
+    if hadoop.getClassByNameOrNull(s3.HADOOP_CLIENT) is None:
+        hadoop.setClassLoader(added_classes(spark))
     for name, value in settings.items():
         hadoop.set(name, value)
 
 
-def _loader(spark: SparkSession) -> Any:
-    """The class loader of the jars that were added."""
+def added_classes(spark: SparkSession) -> Any:
+    """The class loader of the jars that were added, and that are added later."""
     return spark._jsparkSession.sharedState().jarClassLoader()
 
 

@@ -21,6 +21,8 @@ from streaming.base import SettingsError, StoreError, needs
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+HADOOP_CLIENT = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+"""The class of Hadoop's client."""
 _SCHEMES = ("s3", "s3a")
 _SAID = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
 _DRAWN = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
@@ -74,10 +76,10 @@ def region() -> str | None:
 
 def hadoop_settings() -> Mapping[str, str]:
     """The settings of the store for Spark; credentials reach it by the environment of its own processes alone."""
-    client, where, place = "org.apache.hadoop.fs.s3a.S3A", endpoint(), region()
+    where, place = endpoint(), region()
     settings = {
-        "fs.s3.impl": f"{client}FileSystem",
-        "fs.AbstractFileSystem.s3.impl": client,
+        "fs.s3.impl": HADOOP_CLIENT,
+        "fs.AbstractFileSystem.s3.impl": HADOOP_CLIENT.removesuffix("FileSystem"),
         # Folders are no objects there: looking whether one is in the way of each new file doubles the requests.
         "fs.s3a.performance.flags": "create,mkdir,delete",
     }

@@ -52,6 +52,7 @@ NEEDS = {
     "PostgresLookup('', 'select 1')": "postgres",
     "Objects('s3://bucket/orders')": "s3",
     "s3.object_store('s3://bucket/orders')": "s3",
+    "SqsQueue('https://sqs.eu-central-1.amazonaws.com/1/orders')": "s3",
     "IcebergTable('shop.orders')": "iceberg",
     "Avro('{}')": "avro",
     "Protobuf(descriptor_set=b'', message='shop.Order')": "protobuf",

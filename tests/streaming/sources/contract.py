@@ -191,6 +191,7 @@ class Reader:
             if dies:
                 raise RuntimeError("the process dies")
             self.memory = taken.remember(lambda: located, Counter(row["partition"] for row in kept))
+            taken.committed()
 
         query = (
             self._source.read(self._spark, self.reading)

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         Kafka,
         OffsetReader,
         OffsetSource,
+        PostgresChanges,
         Received,
         Reception,
         SqsQueue,

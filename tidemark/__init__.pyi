@@ -78,6 +78,7 @@ from streaming import ParquetFiles as ParquetFiles
 from streaming import Pinned as Pinned
 from streaming import Pipeline as Pipeline
 from streaming import Postgres as Postgres
+from streaming import PostgresChanges as PostgresChanges
 from streaming import PostgresLookup as PostgresLookup
 from streaming import Protobuf as Protobuf
 from streaming import Punctuated as Punctuated

@@ -154,7 +154,8 @@ class ReceiverDocument(BaseModel):
     """A receiver: its `state`, `since` when and, while it waits for its source, `why`; counts are since its start.
 
     `rows` came, `landed` of them are in `files` by now, and `refused` ones cannot be taken. `reconnects` counts the
-    connections that were lost; `away_since` is null while the source is there.
+    connections that were lost; `away_since` is null while the source is there. `behind`: bytes that the source keeps
+    until the receiver has landed them, null where it does not tell.
     """
 
     name: str
@@ -168,6 +169,7 @@ class ReceiverDocument(BaseModel):
     files: int
     refused: int
     reconnects: int
+    behind: int | None
     landed_at: datetime | None
     away_since: datetime | None
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quality import Expectation, Suite, always, unique
-from streaming.base import Column, DeclarationError, check_name, check_tuple, columns_of
+from streaming.base import Column, DeclarationError, check_connection, check_name, check_tuple, columns_of
 from streaming.declare import CURRENT, History
-from streaming.sinks import check_connection
 
 Format = Literal["csv", "parquet", "delta", "postgres"]
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".parquet": "parquet"}

@@ -30,11 +30,20 @@ def receiver_table(receivers: Iterable[ReceiverStatus], now: datetime) -> Table:
         table.add_row(
             f"{status.name}\n{status.address}",
             state,
-            f"{counted(status.rows, 'row')}\n{status.unlanded:,} not landed",
+            f"{counted(status.rows, 'row')}\n{status.unlanded:,} not landed{_behind(status)}",
             f"{status.landed:,} in {counted(status.files, 'file')}\n{status.guarantee}",
             f"{status.refused:,} refused\n{counted(status.reconnects, 'reconnect')}",
         )
     return table
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MB"
+
+
+def _behind(status: ReceiverStatus) -> str:
+    """The bytes that the source keeps for the receiver, where it tells."""
+    return "" if status.behind is None else f"\n{_megabytes(status.behind)} behind"
 
 
 def receiver_line(status: ReceiverStatus) -> str:
@@ -48,4 +57,6 @@ def receiver_line(status: ReceiverStatus) -> str:
         parts.append(f"{status.left_behind:,} more that a process before it left behind")
     if status.refused:
         parts.append(f"{status.refused:,} refused as too large")
+    if status.behind is not None:
+        parts.append(f"{_megabytes(status.behind)} behind")
     return ", ".join(parts) + (f"; {status.why}" if status.why else "")

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     )
     from streaming.base.kinds import by_kind
     from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
+    from streaming.base.postgres import check_connection
     from streaming.base.release import DISTRIBUTION, RELEASE
     from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
     from streaming.base.sql_types import (

@@ -186,6 +186,8 @@ class Receiving:
             self._durably(lambda: folder.add(received))
         status = self._report.status
         self._report.update(rows=status.rows + len(received.rows), refused=status.refused + received.refused)
+        if received.behind is not None:
+            self._report.update(behind=received.behind)
         if received.refused:
             _log.warning("%s: refused %s rows that are too large", self._receiver.name, received.refused)
         self._land_if_due(folder)

@@ -161,7 +161,7 @@ class ReceiverStatus(_File):
 
     Counts are since its start: `rows` that came, `landed` of them in `files`, `refused` ones, connections that were
     lost (`reconnects`), and what it has asked for on the connection that stands (`requested`). `left_behind`: rows of a
-    process before it that died.
+    process before it that died. `behind`: bytes that the source keeps for it, None where it does not tell.
     """
 
     name: str
@@ -179,6 +179,7 @@ class ReceiverStatus(_File):
     reconnects: int = 0
     requested: int = 0
     left_behind: int = 0
+    behind: int | None = None
     landed_at: datetime | None = None
     away_since: datetime | None = None
 

@@ -1,46 +1,23 @@
 """The changes of a Postgres table, read from its log as Debezium reads them, in Debezium's envelopes.
 
-The messages are those of "Logical Replication Message Formats" in Postgres' documentation, version 1 of the protocol.
+Messages are decoded as a receiver of Postgres does; what is made of them here is what Debezium makes of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
 
+from streaming.sources.receivers.pgoutput import Begin, Change, Relation, Unchanged, Value, message_of
 from tests.support.kafka import Broker, Message
 
-_EPOCH_OF_POSTGRES = datetime(2000, 1, 1)
 _UNAVAILABLE = "__debezium_unavailable_value"
 _BIGINT, _TIMESTAMPTZ = 20, 1184
-
-
-class _Reader:
-    """Numbers and texts of a message, one after the other."""
-
-    def __init__(self, message: bytes) -> None:
-        self._message = message
-        self._place = 0
-
-    def take(self, length: int) -> bytes:
-        taken = self._message[self._place : self._place + length]
-        self._place += length
-        return taken
-
-    def number(self, length: int) -> int:
-        return int.from_bytes(self.take(length), "big", signed=True)
-
-    def letter(self) -> str:
-        return self.take(1).decode()
-
-    def text(self) -> str:
-        end = self._message.index(0, self._place)
-        return (self.take(end - self._place) + self.take(1))[:-1].decode()
 
 
 @dataclass
@@ -49,7 +26,7 @@ class Slot:
 
     conninfo: str
     table: str
-    _columns: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
+    _columns: dict[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     _committed_ms: int = 0
 
     def __post_init__(self) -> None:
@@ -75,52 +52,34 @@ class Slot:
     def _name(self, connection: psycopg.Connection[Any]) -> str:
         return f"{self.table}_{connection.info.dbname}"
 
-    def _envelopes(self, lsn: int, message: bytes) -> Iterator[dict[str, Any]]:
-        reader = _Reader(message)
-        kind = reader.letter()
-        if kind == "B":
-            reader.number(8)
-            at = _EPOCH_OF_POSTGRES + timedelta(microseconds=reader.number(8))
-            self._committed_ms = (at - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
-        elif kind == "R":
-            relation = reader.number(4)
-            reader.text(), reader.text(), reader.letter()
-            self._columns[relation] = [self._column(reader) for _ in range(reader.number(2))]
-        elif kind in "IUD":
-            relation, part = reader.number(4), reader.letter()
-            before = self._row(reader, relation) if part in "KO" else None
-            if before is not None and kind == "U":
-                part = reader.letter()
-            after = None if kind == "D" else self._row(reader, relation)
+    def _envelopes(self, lsn: int, data: bytes) -> Iterator[dict[str, Any]]:
+        message = message_of(data)
+        if isinstance(message, Begin):
+            self._committed_ms = message.at_ms
+        elif isinstance(message, Relation):
+            self._columns[message.number] = message.columns
+        elif isinstance(message, Change):
             yield {
-                "op": {"I": "c", "U": "u", "D": "d"}[kind],
-                "before": before,
-                "after": after,
+                "op": {"I": "c", "U": "u", "D": "d"}[message.operation],
+                "before": self._row(message, message.before),
+                "after": self._row(message, message.after),
                 "ts_ms": self._committed_ms,
                 "source": {"connector": "postgresql", "lsn": lsn, "ts_ms": self._committed_ms, "table": self.table},
             }
 
-    def _column(self, reader: _Reader) -> tuple[str, int]:
-        reader.number(1)
-        name, type_ = reader.text(), reader.number(4)
-        reader.number(4)
-        return name, type_
+    def _row(self, message: Change, row: Sequence[Value] | None) -> dict[str, Any] | None:
+        columns = self._columns[message.relation]
+        return row and {name: _value(value, type_) for (name, type_), value in zip(columns, row, strict=True)}
 
-    def _row(self, reader: _Reader, relation: int) -> dict[str, Any]:
-        columns = self._columns[relation]
-        assert reader.number(2) == len(columns)
-        return {name: self._value(reader, type_) for name, type_ in columns}
 
-    def _value(self, reader: _Reader, type_: int) -> Any:
-        kind = reader.letter()
-        if kind == "n":
-            return None
-        if kind == "u":
-            return _UNAVAILABLE
-        text = reader.take(reader.number(4)).decode()
-        if type_ == _BIGINT:
-            return int(text)
-        return datetime.fromisoformat(text).isoformat() if type_ == _TIMESTAMPTZ else text
+def _value(value: Value, type_: int) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Unchanged):
+        return _UNAVAILABLE
+    if type_ == _BIGINT:
+        return int(value)
+    return datetime.fromisoformat(value).isoformat() if type_ == _TIMESTAMPTZ else value
 
 
 @dataclass

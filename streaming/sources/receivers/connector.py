@@ -25,13 +25,15 @@ class Received:
     A row is one payload, without a line break. `cursor`: where the source goes on behind them, a JSON value that is
     not null; it is landed in one step with the rows. `refused`: how many others were too large to be taken, or came
     from somebody whom nothing is taken from. `landed` is called once these rows and all before them are durable under
-    their final name, for a source that waits for a word.
+    their final name, for a source that waits for a word. `behind`: bytes that the source keeps for this connector, as
+    they are not landed; None where it does not tell, or not now.
     """
 
     rows: Sequence[bytes] = ()
     cursor: Any = None
     refused: int = 0
     landed: Callable[[], None] | None = None
+    behind: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Connector(ABC):
       left there when it died are landed by the next one.
     - *at least once*: the source keeps a row until it hears that it is landed (`Received.landed`), and gives it again
       otherwise. What a process left behind when it died is thrown away.
-    - *exactly once*: the source goes on at a cursor, which is landed in one step with the rows (`Received.cursor`).
+    - *exactly once*: the source goes on at a cursor, which is landed in one step with the rows (`Received.cursor`). It
+      may wait for a word, too, to forget what is before the cursor.
     """
 
     guarantee: ClassVar[LandingGuarantee]

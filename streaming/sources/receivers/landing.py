@@ -32,7 +32,8 @@ class LandingFolder:
     do not, its whole rows are landed.
 
     A file is named after the instant of its first row, which is also its modification time. Both grow from file to
-    file, across restarts too, so Spark takes the files in order, and no name comes twice.
+    file, across restarts too, so Spark takes the files in order, and no name comes twice. A cursor that moves without
+    rows is written as well.
 
     Raises:
         OSError: the folder cannot be used.
@@ -47,7 +48,7 @@ class LandingFolder:
         self._hidden = folder / f".{name}"
         self._now = now
         self._file: FileIO | None = None
-        self._began = 0.0
+        self._began: float | None = None
         self._waiting: list[Callable[[], None]] = []
         self.rows = 0
         """Rows that came since a file was landed last."""
@@ -59,14 +60,16 @@ class LandingFolder:
         state = self._read_state()
         self.cursor: Any = state.get("cursor")
         """Where the source goes on behind the rows that came."""
+        self._landed_cursor = self.cursor
+        self._landed: str | None = state.get("landed")
         self._last = self._newest() if state.get("landed") is None else _instant_of(state["landed"])
         for left in sorted(self._hidden.glob(f"{name}-*")):
             self._settle(left, state.get("landed"), completes)
 
     @property
     def age(self) -> float:
-        """Seconds since the first row that is not landed; 0 where there is none."""
-        return 0.0 if self._file is None else time.monotonic() - self._began
+        """Seconds since the first row, or cursor, that is not landed; 0 where there is none."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
 
     def add(self, received: Received) -> None:
         """Append the rows to the hidden file: all of them, or none.
@@ -94,6 +97,8 @@ class LandingFolder:
             self.rows, self.size = self.rows + len(received.rows), size
         if received.cursor is not None:
             self.cursor = received.cursor
+            if self.cursor != self._landed_cursor and self._began is None:
+                self._began = time.monotonic()
         if received.landed is not None:
             self._waiting.append(received.landed)
 
@@ -104,10 +109,13 @@ class LandingFolder:
             OSError: it cannot be done; it may be tried again.
         """
         if self._file is None:
+            if self.cursor != self._landed_cursor:
+                self._write_state()
+            self._began = None
             return None
         target = self._commit(Path(os.fsdecode(self._file.name)))
         self._file.close()
-        self._file, self.rows, self.size = None, 0, 0
+        self._file, self.rows, self.size, self._began = None, 0, 0, None
         return target
 
     def tell(self) -> None:
@@ -121,13 +129,13 @@ class LandingFolder:
         if self._file is not None:
             self._file.close()
             Path(os.fsdecode(self._file.name)).unlink(missing_ok=True)
-        self._file, self.rows, self.size, self._waiting = None, 0, 0, []
+        self._file, self.rows, self.size, self._waiting, self._began = None, 0, 0, [], None
 
     def _begin(self) -> None:
         self._last = max(to_micros(self._now()), self._last + _STEP)
         name = f"{self._name}-{from_micros(self._last):{_INSTANT}}.txt"
         self._file = FileIO(self._hidden / name, "a")
-        self._began = time.monotonic()
+        self._began = self._began or time.monotonic()
 
     def _commit(self, hidden: Path) -> Path:
         # Not there any more where an attempt failed behind the move.
@@ -135,7 +143,8 @@ class LandingFolder:
             instant = _instant_of(hidden.name) * 1_000
             os.utime(hidden, ns=(instant, instant))
             _make_durable(hidden)
-            self._write_state({"landed": hidden.name, "cursor": self.cursor})
+            self._landed = hidden.name
+            self._write_state()
             hidden.replace(self._folder / hidden.name)
         _make_durable(self._folder)
         return self._folder / hidden.name
@@ -171,12 +180,14 @@ class LandingFolder:
                 "is received from its beginning."
             ) from error
 
-    def _write_state(self, state: dict[str, Any]) -> None:
+    def _write_state(self) -> None:
+        cursor = self.cursor
         path, hidden = self._hidden / _STATE, self._hidden / f".{_STATE}"
-        hidden.write_text(json.dumps(state))
+        hidden.write_text(json.dumps({"landed": self._landed, "cursor": cursor}))
         _make_durable(hidden)
         hidden.replace(path)
         _make_durable(self._hidden)
+        self._landed_cursor = cursor
 
 
 def _instant_of(name: str) -> int:

@@ -1,0 +1,352 @@
+"""A table of a real Postgres, received by a slot: nothing is lost or doubled, whatever dies and whoever writes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from streaming import PostgresChanges, Received, Reception
+from streaming.base.errors import DeclarationError, ReceiverError
+from streaming.sources.receivers import postgres_replication
+from tests.streaming.sources.receivers.contract import check_connector
+from tests.support.postgres import rows, run
+from tests.support.seeds import draws
+
+
+@pytest.fixture
+def database(postgres: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A database with a table of orders, whose slots are dropped at the end."""
+    run(postgres, "create table orders (id bigint primary key, country text, amount numeric(10, 2), notes text)")
+    run(postgres, "alter table orders alter column notes set storage external")
+    monkeypatch.setattr(postgres_replication, "IDLE", 0.05)
+    monkeypatch.setattr(postgres_replication, "_TELLS_EVERY", 0.0)
+    yield postgres
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        # The server may not have seen yet that a connection is gone.
+        of_here = "from pg_replication_slots where database = current_database()"
+        connection.execute(f"select pg_terminate_backend(active_pid, 5000) {of_here} and active")
+        connection.execute(f"select pg_drop_replication_slot(slot_name) {of_here}")
+
+
+def changes_of(database: str, **given: Any) -> PostgresChanges:
+    """A connector with a slot of its own: names of slots are the server's."""
+    name = re.search(r"dbname=(\S+)", database)
+    assert name is not None
+    return PostgresChanges("orders", slot=name[1], connection=database, **given)
+
+
+@dataclass
+class Landing:
+    """Everything that has landed, and where it goes on."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    cursor: Any = None
+
+    def receive(self, connector: PostgresChanges, portions: int | None = None) -> None:
+        """Land so many portions, or all that the server's log has by now."""
+        ((end,),) = rows(connector.connection, "select (pg_current_wal_flush_lsn() - '0/0')::bigint")
+        with closing(connector.receive(Reception(self.cursor))) as receiving:
+            for received in receiving:
+                self.land(received)
+                portions = None if portions is None else portions - 1
+                is_done = self.cursor and self.cursor["snapshot"] is None and self.cursor["lsn"] >= end
+                if portions == 0 or (portions is None and is_done):
+                    return
+
+    def land(self, received: Received) -> None:
+        self.rows += map(json.loads, received.rows)
+        if received.cursor is not None:
+            self.cursor = json.loads(json.dumps(received.cursor))
+        if received.landed is not None:
+            received.landed()
+
+    @property
+    def told(self) -> list[tuple[str, Any]]:
+        """What happened, and to which id."""
+        return [(each["op"], (each["after"] or each["before"] or {}).get("id")) for each in self.rows]
+
+    @property
+    def standing(self) -> dict[int, dict[str, Any]]:
+        """What stands, by id: the newest by its place in the log, with values that were not logged again."""
+        stands: dict[int, tuple[int, dict[str, Any] | None]] = {}
+        for each in self.rows:
+            row, lsn = each["after"] or each["before"], each["source"]["lsn"]
+            newest, before = stands.get(row["id"], (-1, None))
+            if lsn >= newest:
+                row = {
+                    name: (before or {}).get(name) if value == postgres_replication.UNAVAILABLE else value
+                    for name, value in row.items()
+                }
+                stands[row["id"]] = lsn, None if each["op"] == "d" else row
+        return {id_: row for id_, (_, row) in sorted(stands.items()) if row is not None}
+
+
+def there(database: str) -> dict[int, dict[str, Any]]:
+    """The table as it is."""
+    return {
+        id_: {"id": id_, "country": country, "amount": None if amount is None else float(amount), "notes": notes}
+        for id_, country, amount, notes in rows(database, "select id, country, amount, notes from orders order by id")
+    }
+
+
+@dataclass(frozen=True)
+class Countries(PostgresChanges):
+    """Of each envelope what happened, and the country."""
+
+    def receive(self, reception: Reception) -> Generator[Received, None, None]:
+        for received in super().receive(reception):
+            told = [json.loads(row) for row in received.rows]
+            yield replace(received, rows=[f"{each['op']} {each['after']['country']}".encode() for each in told])
+
+
+def test_changes_of_a_table_keep_the_contract(database: str) -> None:
+    run(database, "insert into orders values (1, 'DE')")
+    connector = changes_of(database)
+    told = Countries(connector.table, connector.slot, database)
+    check_connector(told, [b"r DE", b"c FR", b"u NO"], lambda: run(database, *CHANGES))
+
+
+CHANGES = ("insert into orders values (2, 'FR')", "update orders set country = 'NO' where id = 2")
+
+
+def test_rows_that_were_there_come_first_then_each_change_in_the_order_of_the_log(database: str) -> None:
+    run(database, "insert into orders values (1, 'DE', 1.10), (2, 'FR', null)")
+    landing, connector = Landing(), changes_of(database)
+    landing.receive(connector)
+    run(database, "update orders set amount = 2.20 where id = 1", "delete from orders where id = 2")
+    run(database, "insert into orders values (2, 'NO', 5)")
+    landing.receive(connector)
+    assert landing.told == [("r", 1), ("r", 2), ("u", 1), ("d", 2), ("c", 2)]
+    assert landing.standing == there(database)
+    places = [each["source"]["lsn"] for each in landing.rows]
+    assert places == sorted(places) and places[0] == places[1] < places[2]
+    update = landing.rows[2]
+    assert update["after"] == {"id": 1, "country": "DE", "amount": 2.20, "notes": None}
+    assert update["ts_ms"] == update["source"]["ts_ms"] > 1_700_000_000_000
+    assert update["source"]["connector"] == "postgresql" and update["source"]["table"] == "orders"
+
+
+def act(connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    """A transaction of some changes, one of which may move a row to another key, or be taken back."""
+    with connection.transaction():
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            id_, country = chance.randint(1, 60), chance.choice(("DE", "FR", "NO"))
+            notes = "".join(chance.choices("abcdefgh ", k=4_000)) if chance.random() < 0.3 else None
+            connection.execute(
+                chance.choice(
+                    (
+                        "insert into orders values (%(id)s, %(country)s, 1.5, %(notes)s) on conflict do nothing",
+                        "update orders set country = %(country)s where id = %(id)s",
+                        "update orders set amount = amount + 1 where id = %(id)s",
+                        "update orders set id = %(other)s where id = %(id)s and notes is null "
+                        "and not exists (select 1 from orders where id = %(other)s)",
+                        "delete from orders where id = %(id)s",
+                    )
+                ),
+                {"id": id_, "country": country, "notes": notes, "other": chance.randint(61, 90)},
+            )
+        if chance.random() < 0.1:
+            raise psycopg.Rollback
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_stands_is_the_table_whatever_dies_while_others_write(
+    database: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = draws(f"postgres changes {seed}")
+    monkeypatch.setattr(postgres_replication, "_AT_ONCE", 7)
+    run(database, "insert into orders select n, 'DE', n, null from generate_series(1, 40) as n")
+    landing, connector = Landing(), changes_of(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        for _ in range(12):
+            with closing(connector.receive(Reception(landing.cursor))) as receiving:
+                for _ in range(chance.randint(1, 5)):
+                    if chance.random() < 0.7:
+                        act(connection, chance)
+                    received = next(receiving)
+                    if chance.random() < 0.15:
+                        # It dies before this portion is landed.
+                        break
+                    landing.land(received)
+    landing.receive(connector)
+    assert landing.standing == there(database)
+    identities = Counter(
+        json.dumps([each["source"]["lsn"], *told]) for each, told in zip(landing.rows, landing.told, strict=True)
+    )
+    assert max(identities.values()) == 1, "no change is landed twice"
+
+
+def test_a_transaction_in_the_middle_of_which_a_process_dies_goes_on_there(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_replication, "_AT_ONCE", 10)
+    landing, connector = Landing(), changes_of(database)
+    landing.receive(connector)
+    run(database, "insert into orders select n, 'DE', n from generate_series(1, 35) as n")
+    run(database, "insert into orders values (36)")
+    while len(landing.rows) < 20:
+        landing.receive(connector, portions=len(landing.rows) // 10 + 2)
+    assert landing.told[:20] == [("c", n) for n in range(1, 21)]
+    landing.receive(connector)
+    assert landing.told == [("c", n) for n in range(1, 37)]
+
+
+def test_another_key_is_a_delete_and_an_insert_and_large_values_that_stay_are_marked(database: str) -> None:
+    large = "x" * 5_000
+    run(database, f"insert into orders values (1, 'DE', 1, '{large}')")
+    landing, connector = Landing(), changes_of(database)
+    landing.receive(connector)
+    run(database, "update orders set country = 'FR' where id = 1")
+    landing.receive(connector)
+    assert landing.rows[-1]["after"]["notes"] == "__debezium_unavailable_value"
+    run(database, "alter table orders replica identity full", "update orders set id = 2 where id = 1")
+    landing.receive(connector)
+    assert landing.told == [("r", 1), ("u", 1), ("d", 1), ("c", 2)]
+    assert landing.rows[-1]["after"]["notes"] == large, "the server tells the row as it was, so nothing is missing"
+
+
+def test_values_are_numbers_texts_and_instants_as_json_has_them(database: str) -> None:
+    run(
+        database,
+        "create table kinds (id int primary key, b boolean, f double precision, nan double precision, n numeric, "
+        "t text, at timestamptz, local timestamp, day date, bytes bytea, j jsonb, l int[], never timestamptz)",
+    )
+    values = (
+        "(1, true, 0.1, 'NaN', 12345678901234567890.10, 'a \"b\"\\' || chr(10) || 'é', '2026-03-02 09:05:00.5+02', "
+        "'2026-03-02 09:05', '2026-03-02', '\\x00ff', '{\"a\": 1}', '{1,2}', 'infinity')"
+    )
+    run(database, f"insert into kinds values {values}")
+    connector = replace(changes_of(database), table="public.kinds")
+    with closing(connector.receive(Reception())) as receiving:
+        texts = [row.decode() for _ in range(3) for row in next(receiving).rows]
+        run(database, "update kinds set id = id")
+        while len(texts) < 2:
+            texts += [row.decode() for row in next(receiving).rows]
+    for text in texts:
+        assert '"n":12345678901234567890.10,' in text, "no number goes through a double"
+        assert json.loads(text)["after"] == {
+            "id": 1,
+            "b": True,
+            "f": 0.1,
+            "nan": "NaN",
+            "n": 12345678901234567890.10,
+            "t": 'a "b"\\\né',
+            "at": "2026-03-02T07:05:00.500000+00:00",
+            "local": "2026-03-02T09:05:00",
+            "day": "2026-03-02",
+            "bytes": "AP8=",
+            "j": '{"a": 1}',
+            "l": "{1,2}",
+            "never": "infinity",
+        }
+
+
+def test_a_truncation_and_other_columns_are_told(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    landing, connector = Landing(), changes_of(database)
+    run(database, "insert into orders values (1, 'DE')")
+    landing.receive(connector)
+    run(database, "alter table orders add column paid boolean")
+    run(database, "alter table orders drop column amount")
+    run(database, "insert into orders values (2, 'FR', null, true)")
+    landing.receive(connector)
+    assert landing.rows[-1]["after"] == {"id": 2, "country": "FR", "notes": None, "paid": True}
+    assert "columns were id, country, amount, notes, and are id, country, notes, paid now" in caplog.text
+    caplog.clear()
+    run(database, "insert into orders values (3)")
+    landing.receive(connector)
+    assert "the table has changed" not in caplog.text, "it was told before"
+    run(database, "truncate orders")
+    landing.receive(connector)
+    assert (landing.rows[-1]["op"], landing.rows[-1]["before"], landing.rows[-1]["after"]) == ("t", None, None)
+    assert "the table was truncated" in caplog.text
+
+
+def confirmed(database: str, connector: PostgresChanges) -> int:
+    query = (
+        f"select (confirmed_flush_lsn - '0/0')::bigint from pg_replication_slots where slot_name = '{connector.slot}'"
+    )
+    return int(rows(database, query)[0][0])
+
+
+def test_the_server_forgets_what_has_landed_also_where_nothing_comes(database: str) -> None:
+    landing, connector = Landing(), changes_of(database)
+    landing.receive(connector)
+    before = confirmed(database, connector)
+    run(database, "insert into orders values (1)")
+    with closing(connector.receive(Reception(landing.cursor))) as receiving:
+        received = next(part for part in receiving if part.rows)
+        [next(receiving) for _ in range(2)]
+        assert confirmed(database, connector) == before, "it has not landed"
+        landing.land(received)
+        run(database, "create table others as select generate_series(1, 1000) as n")
+        part = next(
+            part for part in receiving if part.cursor and not part.rows and part.cursor["lsn"] > before + 10_000
+        )
+        assert part.behind is not None and part.behind > 10_000
+        landing.land(part)
+        for _ in range(10):
+            landing.land(part := next(receiving))
+        assert confirmed(database, connector) >= before + 10_000
+        assert part.behind is not None and part.behind < 10_000
+    run(database, "insert into orders values (2)")
+    landing.receive(connector)
+    assert landing.told == [("c", 1), ("c", 2)]
+
+
+def test_what_is_lost_is_told_with_what_to_do_and_nothing_is_left_out_in_silence(database: str) -> None:
+    landing, connector = Landing(), changes_of(database)
+    run(database, "insert into orders values (1)")
+    landing.receive(connector)
+    older = landing.cursor
+    run(database, "insert into orders values (2)")
+    landing.receive(connector)
+    with pytest.raises(ReceiverError, match=r"somebody else has read it, or the folder is an older copy"):
+        next(connector.receive(Reception(older)))
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("select pg_drop_replication_slot(%s)", [connector.slot])
+    with pytest.raises(ReceiverError, match=r"the slot is gone, and with it .* declare the stream by another name"):
+        next(connector.receive(Reception(landing.cursor)))
+
+
+def test_a_table_that_cannot_be_followed_is_refused_with_the_reason(database: str) -> None:
+    connector = changes_of(database)
+
+    def refused(match: str, **given: Any) -> None:
+        with pytest.raises(ReceiverError, match=match):
+            next(replace(connector, **given).receive(Reception()))
+
+    run(database, "create table loose (id int)", "create publication part for table orders with (publish = 'insert')")
+    refused("there is no such table", table="shop.orders")
+    refused("give the table a primary key", table="loose")
+    refused("is not of all inserts, updates and deletes", publication="part")
+    refused("the server is away, or refuses", connection="host=127.0.0.1 port=1")
+    with psycopg.connect(database, dbname="postgres", autocommit=True) as elsewhere:
+        slot = f"{connector.slot}_elsewhere"
+        elsewhere.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
+        refused("the slot is of plugin pgoutput and database postgres", slot=slot)
+        elsewhere.execute("select pg_drop_replication_slot(%s)", [slot])
+    with closing(connector.receive(Reception())) as first:
+        next(first), next(first), next(first)
+        with closing(connector.receive(Reception(next(first).cursor))) as second, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(postgres_replication, "_FREED_WITHIN", 0.2)
+            with pytest.raises(ReceiverError, match="another connection reads the slot"):
+                [next(second) for _ in range(3)]
+
+
+def test_names_and_passwords_that_cannot_be_are_refused() -> None:
+    for wrong, text in (
+        ({"slot": "My-Slot"}, "slot='My-Slot' of PostgresChanges cannot be the name of a slot"),
+        ({"table": "a.b.c"}, "table='a.b.c' of PostgresChanges names no table"),
+        ({"connection": "password=hunter2"}, "has a password"),
+    ):
+        with pytest.raises(DeclarationError, match=re.escape(text)):
+            PostgresChanges(**{"table": "orders", "slot": "s", **wrong})  # type: ignore[arg-type]

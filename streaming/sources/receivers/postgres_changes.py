@@ -65,15 +65,14 @@ class PostgresChanges(Connector):
         check_connection(f"changes of Postgres table {self.table!r}", self.connection)
 
     @property
-    def schema_and_name(self) -> tuple[str, str]:
-        """The schema of the table, `public` where none is named, and its name."""
-        schema, _, name = self.table.rpartition(".")
-        return schema or "public", name
-
-    @property
     def address(self) -> str:
         """The table and the slot."""
-        return f"changes of Postgres table {'.'.join(self.schema_and_name)} by slot {self.slot}"
+        return f"changes of Postgres table {'.'.join(self._schema_and_name)} by slot {self.slot}"
+
+    @property
+    def _schema_and_name(self) -> tuple[str, str]:
+        schema, _, name = self.table.rpartition(".")
+        return schema or "public", name
 
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
         """The rows of the table, then its changes.
@@ -82,6 +81,8 @@ class PostgresChanges(Connector):
             ReceiverError: the server is away, the table cannot be followed, or changes are lost.
         """
         # Only who receives from Postgres loads the client.
-        from streaming.sources.receivers.postgres_replication import received
+        from streaming.sources.receivers.postgres_replication import Replication, received
 
-        yield from received(self, reception.cursor)
+        publication = self.publication or self.slot
+        followed = Replication(self.connection, *self._schema_and_name, self.slot, publication, self.address)
+        yield from received(followed, reception.cursor)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import pq, sql
@@ -32,9 +32,6 @@ from streaming.sources.receivers.pgoutput import (
     message_of,
 )
 
-if TYPE_CHECKING:
-    from streaming.sources.receivers.postgres_changes import PostgresChanges
-
 _log = logging.getLogger("tidemark")
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -47,7 +44,7 @@ _FREED_WITHIN = 5.0
 """Seconds that a server may take to see that the connection is gone that has read the slot."""
 _LOOKS_EVERY = 0.1
 _AS_TEXT = {"datestyle": "ISO", "timezone": "UTC", "bytea_output": "hex", "extra_float_digits": "3"}
-"""How a server is to write values."""
+"""Settings by which a server writes values."""
 
 _BOOLEAN, _BYTEA, _TIMESTAMP, _TIMESTAMPTZ = 16, 17, 1114, 1184
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}
@@ -55,8 +52,20 @@ _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}
 
 
 @dataclass(frozen=True)
+class Replication:
+    """A table that is followed by a slot and a publication; `address` names it to people."""
+
+    connection: str
+    schema: str
+    name: str
+    slot: str
+    publication: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Place:
-    """How far a table was received: all of transactions that end before `lsn`, a place in the server's log.
+    """The progress of a receiver in a table: all of transactions that end before `lsn`, a place in the server's log.
 
     Of a transaction whose commit is at `commit` the first `changes`, where it came in part. While the rows are received
     that were there at first, `snapshot` is the place in the log that they are given, and `after` the key of the last
@@ -101,7 +110,7 @@ class _Table:
     columns: tuple[tuple[str, int], ...]
 
 
-def received(declared: PostgresChanges, cursor: Any) -> Generator[Received, None, None]:
+def received(declared: Replication, cursor: Any) -> Generator[Received, None, None]:
     """The rows of a table from a place on, in portions.
 
     Raises:
@@ -128,7 +137,7 @@ def received(declared: PostgresChanges, cursor: Any) -> Generator[Received, None
 
 
 @contextmanager
-def _reaching(declared: PostgresChanges) -> Iterator[None]:
+def _reaching(declared: Replication) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
@@ -139,10 +148,10 @@ def _reaching(declared: PostgresChanges) -> Iterator[None]:
 def _begun(
     server: psycopg.Connection[Any],
     replication: psycopg.Connection[Any],
-    declared: PostgresChanges,
+    declared: Replication,
     place: Place | None,
 ) -> tuple[Place, str | None]:
-    """Where to go on, and the name of the snapshot of the table at a slot that was made just now.
+    """The place to go on from, and the name of the snapshot of the table at a slot that was made just now.
 
     Raises:
         ReceiverError: the slot is gone, was read by somebody else, or is of another kind.
@@ -180,7 +189,7 @@ def _begun(
     return place, None
 
 
-def _slot(server: psycopg.Connection[Any], declared: PostgresChanges) -> _Slot | None:
+def _slot(server: psycopg.Connection[Any], declared: Replication) -> _Slot | None:
     row = server.execute(
         "select plugin, database, (restart_lsn - '0/0')::bigint, (confirmed_flush_lsn - '0/0')::bigint, wal_status "
         "from pg_replication_slots where slot_name = %s",
@@ -192,7 +201,7 @@ def _slot(server: psycopg.Connection[Any], declared: PostgresChanges) -> _Slot |
     return _Slot(plugin or "none", database or "none", restart or 0, confirmed or 0, status)
 
 
-def _wait_until_free(server: psycopg.Connection[Any], declared: PostgresChanges) -> None:
+def _wait_until_free(server: psycopg.Connection[Any], declared: Replication) -> None:
     """Wait for the server to see that the connection before this one is gone."""
     deadline = time.monotonic() + _FREED_WITHIN
     query = "select active from pg_replication_slots where slot_name = %s"
@@ -202,13 +211,13 @@ def _wait_until_free(server: psycopg.Connection[Any], declared: PostgresChanges)
         time.sleep(_LOOKS_EVERY)
 
 
-def _table(server: psycopg.Connection[Any], declared: PostgresChanges) -> _Table:
+def _table(server: psycopg.Connection[Any], declared: Replication) -> _Table:
     """The table as it is now.
 
     Raises:
         ReceiverError: it cannot be followed.
     """
-    schema, name = declared.schema_and_name
+    schema, name = declared.schema, declared.name
     (level,) = server.execute("show wal_level").fetchone() or ("unknown",)
     if level != "logical":
         raise ReceiverError(
@@ -241,13 +250,13 @@ def _table(server: psycopg.Connection[Any], declared: PostgresChanges) -> _Table
     return _Table(schema, name, tuple(column for (column,) in key), tuple((column, type_) for column, type_ in columns))
 
 
-def _check_publication(server: psycopg.Connection[Any], declared: PostgresChanges, table: _Table) -> None:
+def _check_publication(server: psycopg.Connection[Any], declared: Replication, table: _Table) -> None:
     """Make the publication that is not there, and refuse one that leaves out changes of the table.
 
     Raises:
         ReceiverError: with what it leaves out.
     """
-    name = declared.publication or declared.slot
+    name = declared.publication
     query = "select pubinsert and pubupdate and pubdelete from pg_publication where pubname = %s"
     whole = server.execute(query, [name]).fetchone()
     if whole is None:
@@ -263,7 +272,7 @@ def _check_publication(server: psycopg.Connection[Any], declared: PostgresChange
 
 
 def _rows_there(
-    declared: PostgresChanges, table: _Table, place: Place, snapshot: str | None
+    declared: Replication, table: _Table, place: Place, snapshot: str | None
 ) -> Generator[Received, None, Place]:
     """The rows behind the place in order of their key, as of the snapshot if there is one; returns the place behind."""
     envelopes = _Envelopes(declared, table)
@@ -307,7 +316,7 @@ def _texts(result: Any, row: int, columns: int) -> tuple[Value, ...]:
 class _Envelopes:
     """Writes rows as Debezium does: the place in the log by which changes of a key are in order is in `source`."""
 
-    def __init__(self, declared: PostgresChanges, table: _Table) -> None:
+    def __init__(self, declared: Replication, table: _Table) -> None:
         self.columns = table.columns
         self._table = table
         self._slot = declared.slot
@@ -386,7 +395,7 @@ def _as_json(value: Value, type_: int) -> str:
     return json.dumps(value)
 
 
-def _tell_columns(declared: PostgresChanges, known: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> None:
+def _tell_columns(declared: Replication, known: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> None:
     """Tell of columns that are others than those that were known; at first none are."""
     if known and known != now:
         before, after = (", ".join(name for name, _ in columns) for columns in (known, now))
@@ -400,7 +409,7 @@ class _Following:
         self,
         server: psycopg.Connection[Any],
         replication: psycopg.Connection[Any],
-        declared: PostgresChanges,
+        declared: Replication,
         table: _Table,
         place: Place,
     ) -> None:
@@ -419,11 +428,10 @@ class _Following:
 
     def received(self) -> Generator[Received, None, None]:
         """The changes in portions; where there are none, how far the server is."""
-        publication = self._declared.publication or self._declared.slot
         command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {})").format(
             sql.Identifier(self._declared.slot),
             sql.SQL(_text_of(self._place.lsn)),
-            sql.Literal(sql.Identifier(publication).as_string(self._server)),
+            sql.Literal(sql.Identifier(self._declared.publication).as_string(self._server)),
         )
         result = self._connection.exec_(command.as_bytes(self._server))
         if result.status != pq.ExecStatus.COPY_BOTH:

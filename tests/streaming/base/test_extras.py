@@ -50,6 +50,7 @@ NEEDS = {
     "KafkaTopic('localhost:9092', topic='orders')": "kafka",
     "Postgres('orders')": "postgres",
     "PostgresLookup('', 'select 1')": "postgres",
+    "PostgresChanges('orders', 'slot')": "postgres",
     "Objects('s3://bucket/orders')": "s3",
     "s3.object_store('s3://bucket/orders')": "s3",
     "SqsQueue('https://sqs.eu-central-1.amazonaws.com/1/orders')": "s3",

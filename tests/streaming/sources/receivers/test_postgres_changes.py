@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ from streaming.sources.receivers import postgres_replication
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.postgres import rows, run
 from tests.support.seeds import draws
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -350,3 +352,45 @@ def test_names_and_passwords_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(DeclarationError, match=re.escape(text)):
             PostgresChanges(**{"table": "orders", "slot": "s", **wrong})  # type: ignore[arg-type]
+
+
+def test_a_change_made_while_the_slot_is_made_is_newer_than_the_row_that_was_there(database: str) -> None:
+    run(database, "insert into orders values (1, 'DE')")
+    landing, connector = Landing(), changes_of(database)
+    receiving = connector.receive(Reception())
+
+    def wait_for(other: int) -> None:
+        query = f"select 1 from pg_locks where transactionid = {other}::text::xid and not granted"
+        until(lambda: bool(rows(database, query)), "the slot is made once this transaction has ended")
+
+    with (
+        closing(receiving),
+        ThreadPoolExecutor() as threads,
+        psycopg.connect(database) as first,
+        psycopg.connect(database) as second,
+        psycopg.connect(database) as third,
+    ):
+        running = _transaction(first)
+        made = threads.submit(next, receiving)
+        wait_for(running)
+        # The server knows of no transaction that begins from here on whether it is in the snapshot.
+        following = _transaction(second)
+        first.commit()
+        wait_for(following)
+        third.execute("update orders set country = 'FR' where id = 1")
+        second.commit()
+        landing.land(made.result(30))
+        landing.land(next(receiving))
+        consistent = landing.cursor["lsn"]
+        third.commit()
+        while len(landing.rows) < 2:
+            landing.land(next(receiving))
+    assert landing.told == [("r", 1), ("u", 1)] and landing.standing == there(database)
+    assert landing.rows[0]["after"]["country"] == "DE"
+    assert landing.rows[1]["source"]["lsn"] < consistent, "it was changed before the instant of the snapshot"
+
+
+def _transaction(connection: psycopg.Connection[Any]) -> int:
+    """Begin a transaction; its number."""
+    (number,) = connection.execute("select pg_current_xact_id()::text").fetchone() or ("0",)
+    return int(number)

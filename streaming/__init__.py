@@ -130,6 +130,7 @@ if TYPE_CHECKING:
         Generator,
         HttpPoll,
         Kafka,
+        Mqtt,
         OffsetReader,
         OffsetSource,
         PostgresChanges,

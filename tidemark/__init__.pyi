@@ -69,6 +69,7 @@ from streaming import Last as Last
 from streaming import Limits as Limits
 from streaming import LocalDays as LocalDays
 from streaming import LookupRequest as LookupRequest
+from streaming import Mqtt as Mqtt
 from streaming import NeverTrigger as NeverTrigger
 from streaming import NoRestart as NoRestart
 from streaming import Objects as Objects

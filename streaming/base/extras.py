@@ -11,6 +11,7 @@ from streaming.base.release import DISTRIBUTION
 EXTRAS = {
     "confluent_kafka": "kafka",
     "psycopg": "postgres",
+    "paho": "mqtt",
     "obstore": "s3",
     "pyiceberg": "iceberg",
     "fastavro": "avro",

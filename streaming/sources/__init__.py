@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         HttpPoll,
         LandingFolder,
         LandingGuarantee,
+        Mqtt,
         PostgresChanges,
         Received,
         Reception,

@@ -69,7 +69,9 @@ class Slot:
 
     def _row(self, message: Change, row: Sequence[Value] | None) -> dict[str, Any] | None:
         columns = self._columns[message.relation]
-        return row and {name: _value(value, type_) for (name, type_), value in zip(columns, row, strict=True)}
+        if row is None:
+            return None
+        return {name: _value(value, type_) for (name, type_), value in zip(columns, row, strict=True)}
 
 
 def _value(value: Value, type_: int) -> Any:

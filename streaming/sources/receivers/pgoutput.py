@@ -24,6 +24,10 @@ Value = str | Unchanged | None
 """A value as Postgres writes it as text."""
 
 
+Operation = Literal["I", "U", "D"]
+_OPERATIONS: dict[str, Operation] = {"I": "I", "U": "U", "D": "D"}
+
+
 @dataclass(frozen=True)
 class Begin:
     """The begin of a transaction whose commit is at `commit` in the log, at `at_ms`, milliseconds since the epoch."""
@@ -56,7 +60,7 @@ class Change:
     `before` is None where nothing is told of it; where `has_all_before` is False, it has the key alone.
     """
 
-    operation: Literal["I", "U", "D"]
+    operation: Operation
     relation: int
     before: tuple[Value, ...] | None
     after: tuple[Value, ...] | None
@@ -89,13 +93,14 @@ def message_of(data: bytes) -> Begin | Commit | Relation | Change | Truncation |
         tables = reader.number(4)
         reader.take(1)
         return Truncation(tuple(reader.unsigned(4) for _ in range(tables)))
-    if kind == "I" or kind == "U" or kind == "D":
+    operation = _OPERATIONS.get(kind)
+    if operation is not None:
         relation, part = reader.unsigned(4), reader.letter()
         before = reader.row() if part in "KO" else None
-        if before is not None and kind == "U":
+        if before is not None and operation == "U":
             reader.letter()
-        after = None if kind == "D" else reader.row()
-        return Change(kind, relation, before, after, part == "O")
+        after = None if operation == "D" else reader.row()
+        return Change(operation, relation, before, after, part == "O")
     return None
 
 

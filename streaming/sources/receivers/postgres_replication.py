@@ -275,7 +275,8 @@ def _rows_there(
     declared: Replication, table: _Table, place: Place, snapshot: str | None
 ) -> Generator[Received, None, Place]:
     """The rows behind the place in order of their key, as of the snapshot if there is one; returns the place behind."""
-    envelopes = _Envelopes(declared, table)
+    envelopes, lsn = _Envelopes(declared, table), place.snapshot
+    assert lsn is not None
     names = [name for name, _ in table.columns]
     of_key = [names.index(name) for name in table.key]
     key = sql.SQL(", ").join(map(sql.Identifier, table.key))
@@ -289,7 +290,7 @@ def _rows_there(
         for name, value in {**_AS_TEXT, "row_security": "off"}.items():
             connection.execute(sql.SQL("set local {} to {}").format(sql.Identifier(name), sql.Literal(value)))
         while True:
-            behind = sql.SQL("")
+            behind: sql.Composable = sql.SQL("")
             if place.after is not None:
                 marks = sql.SQL(", ").join([sql.Placeholder()] * len(table.key))
                 behind = sql.SQL("where ({}) > ({})").format(key, marks)
@@ -297,12 +298,12 @@ def _rows_there(
                 columns, sql.Identifier(table.schema), sql.Identifier(table.name), behind, key, sql.Literal(_AT_ONCE)
             )
             result = connection.execute(query, place.after).pgresult
-            assert result is not None and place.snapshot is not None
+            assert result is not None
             rows = [_texts(result, number, len(names)) for number in range(result.ntuples)]
             if not rows:
                 break
             place = replace(place, after=tuple(str(rows[-1][column]) for column in of_key))
-            yield Received([envelopes.envelope("r", None, row, place.snapshot) for row in rows], cursor=place.as_json())
+            yield Received([envelopes.envelope("r", None, row, lsn) for row in rows], cursor=place.as_json())
     done = replace(place, snapshot=None, after=None)
     yield Received(cursor=done.as_json())
     return done

@@ -51,6 +51,7 @@ NEEDS = {
     "Postgres('orders')": "postgres",
     "PostgresLookup('', 'select 1')": "postgres",
     "PostgresChanges('orders', 'slot')": "postgres",
+    "Mqtt('localhost', ('sensors/#',), 'tidemark')": "mqtt",
     "Objects('s3://bucket/orders')": "s3",
     "s3.object_store('s3://bucket/orders')": "s3",
     "SqsQueue('https://sqs.eu-central-1.amazonaws.com/1/orders')": "s3",
@@ -96,6 +97,7 @@ def test_an_extra_that_is_named_brings_the_package(package: str, extra: str) -> 
     named_otherwise = {
         "google.protobuf": "protobuf",
         "hive_metastore": "pyiceberg",
+        "paho": "paho-mqtt",
         "openlineage.client": "openlineage-python",
         "opentelemetry.sdk": "opentelemetry-sdk",
     }

@@ -351,7 +351,7 @@ def test_names_and_passwords_that_cannot_be_are_refused() -> None:
         ({"connection": "password=hunter2"}, "has a password"),
     ):
         with pytest.raises(DeclarationError, match=re.escape(text)):
-            PostgresChanges(**{"table": "orders", "slot": "s", **wrong})  # type: ignore[arg-type]
+            PostgresChanges(**{"table": "orders", "slot": "s", **wrong})
 
 
 def test_a_change_made_while_the_slot_is_made_is_newer_than_the_row_that_was_there(database: str) -> None:

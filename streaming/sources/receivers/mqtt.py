@@ -1,0 +1,116 @@
+"""Messages of a broker of MQTT, which keeps each of them until it is landed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streaming.base import DeclarationError, check_number, check_tuple, check_type, interval, needs
+from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
+
+_LONGEST_SESSION = 2**32 - 2
+"""Seconds; what is more is for ever."""
+
+
+@dataclass(frozen=True)
+class Mqtt(Connector):
+    """Takes the messages of `topics` from a broker of MQTT 5, each with its acknowledgement once it is landed.
+
+    `topics` are filters, in which `+` stands for one level and `#` for all that follow. `client_id` names the session
+    that the broker keeps for the receiver while it is away, for `keeps_for`: at least once, for messages that are
+    published with QoS 1 or 2. What is published with QoS 0 the broker keeps for nobody. Two that use one name push each
+    other out. The first time only what is published from then on comes, and what topics retain.
+
+    A row is the payload, in which line breaks become spaces. With `envelope` it is an object with `topic` and
+    `payload`, a text; or with `payload_base64` where the payload is no UTF-8. A message that is longer than
+    `longest_message` bytes is refused and counted.
+
+    A broker hands out so many messages without an acknowledgement, 65,535 at most and some of them fewer, and then
+    waits: let the receiver land them before, by its `every` and `rows_per_file`.
+
+    `ssl`: the connection is encrypted, and the broker must show a certificate for `host`, signed by somebody whom this
+    machine trusts, or by who is in the PEM file `ca`. `password` names a variable of the environment.
+
+    Raises:
+        DeclarationError: a topic, the port, an interval or a length cannot be.
+        MissingExtra: the client of MQTT is not installed.
+    """
+
+    host: str
+    topics: tuple[str, ...]
+    client_id: str
+    port: int = 1883
+    keeps_for: str = "7 days"
+    envelope: bool = False
+    longest_message: int = 1_000_000
+    user: str | None = None
+    password: str | None = None
+    ssl: bool = False
+    ca: str | None = None
+    connects_within: str = "10 seconds"
+
+    guarantee: ClassVar[LandingGuarantee] = "at least once"
+
+    def __post_init__(self) -> None:
+        needs("paho", f"messages of MQTT from {self.host}")
+        check_type("host of Mqtt", self.host, str, "a name or an address, such as 'broker.example'")
+        check_tuple("topics of Mqtt", self.topics, str, "a tuple of topics, also for one of them")
+        if not self.topics or not all(map(_is_filter, self.topics)):
+            raise DeclarationError(
+                f"topics={self.topics!r} of Mqtt are no filters of topics",
+                "write such as ('sensors/+/temperature', 'alarms/#').",
+            )
+        check_type("client_id of Mqtt", self.client_id, str, "a name that nobody else uses at this broker")
+        if not self.client_id:
+            raise DeclarationError(
+                "client_id='' of Mqtt names no session", "write a name that nobody else uses at this broker."
+            )
+        check_number(f"port={self.port!r} of Mqtt", self.port, "port")
+        check_number(f"longest_message={self.longest_message!r} of Mqtt", self.longest_message, "number of bytes")
+        interval(self.keeps_for)
+        interval(self.connects_within)
+        if self.ca is not None and not self.ssl:
+            raise DeclarationError(
+                f"ca={self.ca!r} of Mqtt checks nothing without ssl=True", "add that, or leave ca out."
+            )
+
+    @property
+    def address(self) -> str:
+        """Scheme, host and port, and the topics."""
+        return f"{'mqtts' if self.ssl else 'mqtt'}://{self.host}:{self.port}, topics {', '.join(self.topics)}"
+
+    @property
+    def session_seconds(self) -> int:
+        """The seconds for which the broker keeps the session."""
+        return min(int(interval(self.keeps_for).total_seconds()), _LONGEST_SESSION)
+
+    def receive(self, reception: Reception) -> Generator[Received, None, None]:
+        """The messages as they come; the broker is told of those that are landed.
+
+        Raises:
+            ReceiverError: the broker is away, or refuses.
+        """
+        # Only who receives by MQTT loads the client.
+        from streaming.sources.receivers.mqtt_session import MqttSession
+
+        session = MqttSession(
+            self.address,
+            self.client_id,
+            self.topics,
+            session_seconds=self.session_seconds,
+            envelope=self.envelope,
+            longest=self.longest_message,
+        )
+        within = interval(self.connects_within).total_seconds()
+        with session.connected(self.host, self.port, self.user, self.password, self.ssl, self.ca, within):
+            yield Received()
+            while True:
+                yield session.portion()
+
+
+def _is_filter(topic: str) -> bool:
+    """True for a filter of topics (MQTT 5, section 4.7)."""
+    levels = topic.split("/")
+    whole = all(level in ("+", "#") or not set("+#") & set(level) for level in levels)
+    return bool(topic) and "\0" not in topic and whole and "#" not in levels[:-1]

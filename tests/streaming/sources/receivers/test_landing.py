@@ -81,6 +81,19 @@ def test_rows_that_come_again_are_thrown_away_with_the_writer_that_died(tmp_path
     assert list((tmp_path / ".in").glob("in-*")) == []
 
 
+def test_a_cursor_that_moves_without_rows_is_there_after_a_restart(tmp_path: Path) -> None:
+    writer = opened(tmp_path, completes=False)
+    add(writer, "a", cursor=1)
+    writer.land()
+    add(writer, cursor=1)
+    assert writer.age == 0, "it has not moved"
+    add(writer, cursor=2)
+    assert writer.age > 0 and opened(tmp_path, completes=False).cursor == 1
+    assert writer.land() is None
+    after = opened(tmp_path, completes=False)
+    assert (after.cursor, after.age, writer.age, visible(tmp_path)) == (2, 0, 0, [["a"]])
+
+
 class Killed(BaseException):
     """The writer dies here."""
 

@@ -15,11 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from streaming import PostgresChanges, Received, Reception
+from platform_assets.texts.receivers import receiver_line
+from streaming import Lake, PostgresChanges, Received, Reception
 from streaming.base.errors import DeclarationError, ReceiverError
 from streaming.sources.receivers import postgres_replication
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.postgres import rows, run
+from tests.support.receiving import landed_rows, received, running
 from tests.support.seeds import draws
 from tests.support.waiting import until
 
@@ -57,19 +59,19 @@ class Landing:
         """Land so many portions, or all that the server's log has by now."""
         ((end,),) = rows(connector.connection, "select (pg_current_wal_flush_lsn() - '0/0')::bigint")
         with closing(connector.receive(Reception(self.cursor))) as receiving:
-            for received in receiving:
-                self.land(received)
+            for part in receiving:
+                self.land(part)
                 portions = None if portions is None else portions - 1
                 is_done = self.cursor and self.cursor["snapshot"] is None and self.cursor["lsn"] >= end
                 if portions == 0 or (portions is None and is_done):
                     return
 
-    def land(self, received: Received) -> None:
-        self.rows += map(json.loads, received.rows)
-        if received.cursor is not None:
-            self.cursor = json.loads(json.dumps(received.cursor))
-        if received.landed is not None:
-            received.landed()
+    def land(self, part: Received) -> None:
+        self.rows += map(json.loads, part.rows)
+        if part.cursor is not None:
+            self.cursor = json.loads(json.dumps(part.cursor))
+        if part.landed is not None:
+            part.landed()
 
     @property
     def told(self) -> list[tuple[str, Any]]:
@@ -105,9 +107,9 @@ class Countries(PostgresChanges):
     """Of each envelope what happened, and the country."""
 
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
-        for received in super().receive(reception):
-            told = [json.loads(row) for row in received.rows]
-            yield replace(received, rows=[f"{each['op']} {each['after']['country']}".encode() for each in told])
+        for part in super().receive(reception):
+            told = [json.loads(row) for row in part.rows]
+            yield replace(part, rows=[f"{each['op']} {each['after']['country']}".encode() for each in told])
 
 
 def test_changes_of_a_table_keep_the_contract(database: str) -> None:
@@ -174,11 +176,11 @@ def test_what_stands_is_the_table_whatever_dies_while_others_write(
                 for _ in range(chance.randint(1, 5)):
                     if chance.random() < 0.7:
                         act(connection, chance)
-                    received = next(receiving)
+                    part = next(receiving)
                     if chance.random() < 0.15:
                         # It dies before this portion is landed.
                         break
-                    landing.land(received)
+                    landing.land(part)
     landing.receive(connector)
     assert landing.standing == there(database)
     identities = Counter(
@@ -285,10 +287,10 @@ def test_the_server_forgets_what_has_landed_also_where_nothing_comes(database: s
     before = confirmed(database, connector)
     run(database, "insert into orders values (1)")
     with closing(connector.receive(Reception(landing.cursor))) as receiving:
-        received = next(part for part in receiving if part.rows)
+        first = next(part for part in receiving if part.rows)
         [next(receiving) for _ in range(2)]
         assert confirmed(database, connector) == before, "it has not landed"
-        landing.land(received)
+        landing.land(first)
         run(database, "create table others as select generate_series(1, 1000) as n")
         part = next(
             part for part in receiving if part.cursor and not part.rows and part.cursor["lsn"] > before + 10_000
@@ -342,6 +344,24 @@ def test_a_table_that_cannot_be_followed_is_refused_with_the_reason(database: st
             patch.setattr(postgres_replication, "_FREED_WITHIN", 0.2)
             with pytest.raises(ReceiverError, match="another connection reads the slot"):
                 [next(second) for _ in range(3)]
+
+
+def test_a_receiver_tells_how_many_bytes_it_is_behind_and_lands_where_it_is_also_without_a_row(
+    database: str, lake: Lake
+) -> None:
+    connector = changes_of(database)
+    run(database, "insert into orders values (1)")
+    with running(lake, received(connector, every="100 milliseconds")) as receiving:
+        until(
+            lambda: receiving.statuses and receiving.status.landed == 1 and receiving.status.behind is not None, "told"
+        )
+        before = confirmed(database, connector)
+        run(database, "create table others as select generate_series(1, 1000) as n")
+        until(lambda: confirmed(database, connector) > before + 10_000, "confirmed, as it is landed")
+    assert not receiving.error
+    assert " MB behind" in receiver_line(receiving.status)
+    (row,) = map(json.loads, landed_rows(lake))
+    assert row["after"]["id"] == 1
 
 
 def test_names_and_passwords_that_cannot_be_are_refused() -> None:

@@ -266,6 +266,14 @@ class Operator(ABC):
         return ()
 
     @property
+    def paired_by(self) -> tuple[str, ...]:
+        """The columns by which its results are held against those of another declaration of it; none where by all.
+
+        Several results may have the same values in them.
+        """
+        return self.result_key
+
+    @property
     def corrected(self) -> bool:
         """True if late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)

@@ -164,6 +164,11 @@ class View(AlwaysCurrent):
         return self.query.columns
 
     @property
+    def paired_by(self) -> tuple[str, ...]:
+        """The key, which several rows may share."""
+        return self.key
+
+    @property
     def fingerprint(self) -> Mapping[str, Any]:
         """The query, its key and its sources."""
         external = {table.name: f"{table.place} ({table.schema})" for table in self.external}

@@ -458,6 +458,21 @@ class Stream:
         forgets = {} if self.forget is None else {"forget": interval(self.forget).total_seconds()}
         return {"key": list(self.key), "sequence": sequence, "deletes": deletes, **extracts, **forgets}
 
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The facts by which rows are read, judged and stamped from the next batch on, as JSON values with names."""
+        clock = {field.name: getattr(self.clock, field.name) for field in fields(self.clock)}
+        told = ", ".join(f"{name}={value}" for name, value in clock.items() if value is not None)
+        return {
+            "format": type(self.format).__name__,
+            "column": {column.name: column.type for column in self.format.columns},
+            "derived column": dict(self.derived),
+            "rule": {rule.name: rule.condition for rule in self.rules},
+            "event time": self.event_time,
+            "clock": f"{type(self.clock).__name__}({told})",
+            "retention": self.retention,
+        }
+
     @cached_property
     def compared(self) -> tuple[str, ...]:
         """The columns of which another value in an extract makes a row another one."""

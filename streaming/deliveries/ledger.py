@@ -6,7 +6,7 @@ Its table in the lake is written behind a fence, and refused where what it is of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -20,9 +20,8 @@ from streaming.base import ChangedDeclaration, DeliveryPaused, FencedError, Prog
 from streaming.declare import DEAD, PROGRESS, Delivery
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
-from streaming.operators import DECLARATION, differences, recorded_declaration
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
-from streaming.tables import attempts, delta
+from streaming.tables import DECLARATION, FactChange, attempts, changed_facts, delta, recorded_declaration
 
 RESTORED = -1
 """The generation of the table that a ledger is of which was restored from a savepoint: none that there is."""
@@ -284,11 +283,11 @@ class LedgerTable:
         Raises:
             ChangedDeclaration: with the differences, and the commands that go on.
         """
-        changes = list(self._changes())
+        changes = self.declaration_changes()
         if changes:
             raise ChangedDeclaration(
-                f"delivery {self._delivery.name!r} is not the one that has delivered so far: {'; '.join(changes)}. "
-                f"Give the old declaration back; or let `{self._command} --go-on` "
+                f"delivery {self._delivery.name!r} is not the one that has delivered so far: "
+                f"{'; '.join(map(str, changes))}. Give the old declaration back; or let `{self._command} --go-on` "
                 "deliver by the new one what comes from now on, or `--all` everything from the beginning. Nothing was "
                 "delivered."
             )
@@ -326,11 +325,11 @@ class LedgerTable:
         recorded = None if table is None else recorded_declaration(table)
         return recorded is not None and recorded.get("selects") == dict(self._delivery.selected)
 
-    def _changes(self) -> Iterator[str]:
+    def declaration_changes(self) -> tuple[FactChange, ...]:
+        """The facts in which the declaration differs from the one that has delivered so far."""
         table = delta.open_table(self.uri)
         recorded = None if table is None else recorded_declaration(table)
-        if recorded is not None:
-            yield from differences(recorded["makes"], dict(self._delivery.fingerprint))
+        return () if recorded is None else tuple(changed_facts(recorded["makes"], dict(self._delivery.fingerprint)))
 
 
 def recorded_by(delivery: Delivery) -> dict[str, str]:

@@ -34,8 +34,8 @@ from streaming.keyed.schemas import CopiesRows, spark_schema
 from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS, Buckets
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
-from streaming.operators import Outputs, Progress, declaration_properties, recorded_declaration
-from streaming.tables import TaskFile, delta, set_properties
+from streaming.operators import Outputs, Progress, declaration_properties
+from streaming.tables import TaskFile, delta, recorded_declaration, set_properties
 
 SOURCE = "source"
 """The number of the state's table that stands for the functions' text."""

@@ -92,7 +92,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     """A keyed function runs in steps over its logs, from a table of state to the next."""
 
     def check(self) -> None:
-        check_declaration(self.lake, self.operator, partial(counts_as, self.operator), _MIGRATE)
+        check_declaration(self.lake, self.operator, self.counts_as, _MIGRATE)
         check_whole(self.lake, self.operator)
         keyed = self.operator
         later = [to for to in later_outputs(self.lake, keyed) if not delta.exists(self.lake.table(keyed, to))]
@@ -104,6 +104,9 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)
+
+    def counts_as(self, makes: dict[str, Any]) -> dict[str, Any]:
+        return counts_as(self.operator, makes)
 
     def unit_table(self, output: str = "") -> UnitTable:
         of = self.operator

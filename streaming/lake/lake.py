@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Protocol
 
@@ -55,6 +56,17 @@ def place_of_batches(stream: Logged) -> str:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """The rows of logs that a replay takes: those of days from `since` on, and those for which the SQL `where` is true.
+
+    Null takes all of them.
+    """
+
+    since: date | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True)
 class Lake:
     """The layout below `root`: every table, landing folder and checkpoint has exactly one place.
 
@@ -68,6 +80,9 @@ class Lake:
     """The folders with the tables that were computed for operators that had no version there, by their place."""
     versions: FrozenMapping[str, int] | None = None
     """The Delta version at which each table is read, by where it is, and no other table; None for the newest of all."""
+
+    sample: Sample | None = None
+    """The only rows of its logs that steps and reads take; None for all. Replays are of one, and write elsewhere."""
 
     def __post_init__(self) -> None:
         # delta-rs decodes a path as if it were an address, and Spark reads patterns in it: half of a table would land
@@ -109,6 +124,10 @@ class Lake:
     def plan_of_corrections(self, folder: str, operator: str) -> str:
         """The file with the days of an operator that were due by the newest plan, in the operator's folder."""
         return self.path(folder, f"_late-{operator}.json")
+
+    def declaration(self, stream: str) -> str:
+        """The file with the declaration by which the newest batches of a stream of that name are judged."""
+        return self.path(stream, "_declaration.json")
 
     def batches(self, stream: Logged) -> str:
         """The archive of what the log's commits said of their batches."""

@@ -24,9 +24,9 @@ from streaming.operations.savepoint import (
     fingerprint_of,
     savepoint,
 )
-from streaming.operators import differences, make_ready, next_of, ready_generation, remove_next
+from streaming.operators import make_ready, next_of, ready_generation, remove_next
 from streaming.service import take_lease
-from streaming.tables import copy_files, copy_table, delta, storage
+from streaming.tables import changed_facts, copy_files, copy_table, delta, storage
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _check_declaration(saved: Savepoint, operator: Operator) -> None:
     Raises:
         ChangedDeclaration: with each difference in words.
     """
-    changes = list(differences(saved.made_by.get(operator.name, {}), fingerprint_of(operator)))
+    changes = list(map(str, changed_facts(saved.made_by.get(operator.name, {}), fingerprint_of(operator))))
     if changes:
         raise ChangedDeclaration(
             f"view {operator.name!r} is not the one that savepoint {saved.name!r} is of: {'; '.join(changes)}. Give "

@@ -9,9 +9,9 @@ from streaming.base import DeclarationError, OperatorError, SavepointError
 from streaming.declare import Pipeline
 from streaming.lake import OF_KEYS, OF_STREAMS, Lake
 from streaming.operations.savepoint import savepoints
-from streaming.operators import next_of, recorded_declaration
+from streaming.operators import next_of
 from streaming.service import take_lease
-from streaming.tables import delta, storage
+from streaming.tables import delta, recorded_declaration, storage
 
 
 @dataclass(frozen=True)

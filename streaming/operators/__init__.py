@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from streaming.operators.comparison import Finding, Law, comparable, differing_rows
     from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
     from streaming.operators.declaration import (
-        DECLARATION,
         about_table,
         check_declaration,
+        check_retractions,
         create_table,
+        declaration_changes,
         declaration_properties,
-        differences,
         has_published,
-        recorded_declaration,
     )
     from streaming.operators.progress import (
         FORGOTTEN,

@@ -7,23 +7,24 @@ of two kinds; one that would not is adopted without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-
-from deltalake import DeltaTable
 
 from streaming.base import ChangedDeclaration, OperatorError, T
 from streaming.declare import CURRENT, Operator
 from streaming.lake import Lake
 from streaming.log import newest_retraction
 from streaming.operators.progress import BORN, generation_of
-from streaming.tables import TableAbout, delta, set_properties
-
-DECLARATION = "tidemark.declaration"
-"""The property of a table that records what made it."""
-
-_NOTHING = "nothing"
+from streaming.tables import (
+    DECLARATION,
+    FactChange,
+    TableAbout,
+    changed_facts,
+    delta,
+    recorded_declaration,
+    set_properties,
+)
 
 
 def create_table(
@@ -74,12 +75,6 @@ def declaration_properties(operator: Operator, **more: Any) -> dict[str, str]:
     return {DECLARATION: json.dumps(recorded)}
 
 
-def recorded_declaration(table: DeltaTable) -> dict[str, Any] | None:
-    """The declaration that the table records: `operator` (its name), `kind`, and `makes`; None for an older table."""
-    text = table.metadata().configuration.get(DECLARATION)
-    return json.loads(text) if text else None
-
-
 def check_retractions(lake: Lake, operator: Operator) -> None:
     """Refuse an operator that takes each row for one that stands, where rows of a stream of it were taken back.
 
@@ -107,35 +102,51 @@ def check_declaration(
 ) -> None:
     """Refuse a declaration that would change what the operator's tables hold.
 
-    `counts_as` tells of a fingerprint that was recorded which one it may be taken for; `way_out` is what operators of
-    this kind have besides being built anew. Tables from before there was a record get one: nobody knows what made them.
+    `counts_as` is as in `declaration_changes`; `way_out` is what operators of this kind have besides being built anew.
+    Tables from before there was a record get one: nobody knows what made them.
 
     Raises:
         ChangedDeclaration: with each difference in words, and the command that builds the tables anew.
         OperatorError: it reads rows of which some were taken back, and takes each for one that stands.
     """
     check_retractions(lake, operator)
-    declared = json.loads(declaration_properties(operator)[DECLARATION])
     for spec in operator.tables:
         table = delta.open_table(lake.table(operator, spec.suffix))
-        if table is None:
-            continue
-        recorded = recorded_declaration(table)
-        if recorded is None:
+        if table is not None and recorded_declaration(table) is None:
             set_properties(table, declaration_properties(operator))
+    for suffix, changes in declaration_changes(lake, operator, counts_as).items():
+        raise ChangedDeclaration(
+            f"{operator.kind_name} {operator.name!r} is not the one that made its table "
+            f"{lake.table(operator, suffix)!r}: {'; '.join(map(str, changes))}. Going on would mix results of two "
+            f"kinds. Give the old declaration back{way_out}{_or_else(operator)}. Nothing was changed."
+        )
+
+
+def declaration_changes(
+    lake: Lake,
+    operator: Operator,
+    counts_as: Callable[[dict[str, Any]], dict[str, Any]] = lambda makes: makes,
+) -> dict[str, tuple[FactChange, ...]]:
+    """The facts in which the declaration differs from those that made its tables, by the suffix of each such table.
+
+    `counts_as` tells of a fingerprint that was recorded which one it may be taken for. Nothing is written.
+    """
+    declared = json.loads(declaration_properties(operator)[DECLARATION])
+    found: dict[str, tuple[FactChange, ...]] = {}
+    for spec in operator.tables:
+        table = delta.open_table(lake.table(operator, spec.suffix))
+        recorded = None if table is None else recorded_declaration(table)
+        if recorded is None:
             continue
         # What an older version did not record is not known to have changed; but no stream had a key then.
         without_keys: dict[str, Any] = {"revisions": {}} if "revisions" in declared["makes"] else {}
         before = {**declared["makes"], **without_keys, **counts_as(recorded["makes"])}
-        changes = list(differences(before, declared["makes"]))
+        changes = list(changed_facts(before, declared["makes"]))
         if recorded["kind"] != declared["kind"]:
-            changes.insert(0, f"it was a {recorded['kind']} and is a {declared['kind']}")
+            changes.insert(0, FactChange("kind", None, recorded["kind"], declared["kind"]))
         if changes:
-            raise ChangedDeclaration(
-                f"{operator.kind_name} {operator.name!r} is not the one that made its table "
-                f"{lake.table(operator, spec.suffix)!r}: {'; '.join(changes)}. Going on would mix results of two "
-                f"kinds. Give the old declaration back{way_out}{_or_else(operator)}. Nothing was changed."
-            )
+            found[spec.suffix] = tuple(changes)
+    return found
 
 
 def has_published(lake: Lake, operator: Operator) -> bool:
@@ -154,21 +165,3 @@ def _or_else(operator: Operator) -> str:
     if operator.never_rebuilt:
         return f". It cannot be built anew: {operator.never_rebuilt}"
     return f", or build the {operator.kind_name} anew from the log with `tidemark rebuild {operator.name}`"
-
-
-def differences(recorded: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
-    """In words, what two fingerprints do not have in common."""
-    for name in dict.fromkeys([*recorded, *declared]):
-        before, after = recorded.get(name), declared.get(name)
-        if isinstance(before, dict) and isinstance(after, dict):
-            for part in dict.fromkeys([*before, *after]):
-                if before.get(part) != after.get(part):
-                    yield f"{name} {part!r} was {_shown(before.get(part))} and is {_shown(after.get(part))}"
-        elif before != after:
-            yield f"{name} was {_shown(before)} and is {_shown(after)}"
-
-
-def _shown(value: Any) -> str:
-    if value is None or value == [] or value == {}:
-        return _NOTHING
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -103,6 +103,10 @@ class OperatorRuntime(ABC):
             OperatorError: with the ways to go on.
         """
 
+    def counts_as(self, makes: dict[str, Any]) -> dict[str, Any]:
+        """The recorded fingerprint `makes`, taken for today's as far as today's goes on from its tables."""
+        return makes
+
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:
         """Let Spark analyze the operator's expressions over logs with these `columns`; runs no query.
 

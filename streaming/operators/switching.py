@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.operators.declaration import DECLARATION, recorded_declaration
 from streaming.operators.progress import (
     BEFORE_PREFIX,
     CONTINUES_PREFIX,
@@ -23,7 +22,17 @@ from streaming.operators.progress import (
     generation_of,
     is_gone,
 )
-from streaming.tables import TableAbout, bounded_columns, delta, describe, numbers_of, set_properties, storage
+from streaming.tables import (
+    DECLARATION,
+    TableAbout,
+    bounded_columns,
+    delta,
+    describe,
+    numbers_of,
+    recorded_declaration,
+    set_properties,
+    storage,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from streaming.changes import Publishing, Together
 from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import Batch, log_schema, read_log, valid, widen_log
+from streaming.log import Batch, log_schema, note_declaration, read_log, valid, widen_log
 from streaming.operators import OperatorRuntime, Step, Written, analyse, counts_of, feed_changes, runtime_of
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
@@ -180,6 +180,8 @@ class Run:
         """Write down what Spark tells of the declarations; nothing stops where that fails, as it only explains them."""
         try:
             analyse(self.spark, self.lake, self.pipeline)
+            for stream in self.pipeline.streams:
+                note_declaration(self.lake, self.pipeline, stream)
         except (StreamingError, OSError) as failed:
             _log.warning("what %r computes could not be written down: %s", self.pipeline.name, failed)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from streaming.tables.bounds import bounded_columns, can_be_bounded, named_bounded, property_of_bounded
     from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
+    from streaming.tables.declarations import DECLARATION, FactChange, changed_facts, recorded_declaration
     from streaming.tables.delta import nullable
     from streaming.tables.file_index import FileIndex
     from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of

@@ -20,8 +20,7 @@ from streaming.lake.lake import Lake
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.undeclared import drop, undeclared_tables
 from streaming.operators import runtime as runtimes
-from streaming.operators.declaration import DECLARATION, differences, recorded_declaration
-from streaming.tables import delta
+from streaming.tables import DECLARATION, changed_facts, delta, recorded_declaration
 from streaming.views.corrections import correct, plan
 from streaming.views.results import read_first
 from streaming.windows.periodic import Tumbling
@@ -189,11 +188,11 @@ def test_a_table_from_before_there_was_a_record_is_taken_as_it_is_and_gets_one(s
 def test_differences_name_each_part_that_changed() -> None:
     before = {"by": ["id"], "where": None, "aggregate": {"n": "count(1)", "gone": "sum(v)"}}
     after = {"by": [], "where": "v > 1", "aggregate": {"n": "sum(v)", "new": "max(v)"}}
-    assert list(differences(before, after)) == [
+    assert list(map(str, changed_facts(before, after))) == [
         "by was id and is nothing",
         "where was nothing and is v > 1",
         "aggregate 'n' was count(1) and is sum(v)",
         "aggregate 'gone' was sum(v) and is nothing",
         "aggregate 'new' was nothing and is max(v)",
     ]
-    assert list(differences(before, before)) == []
+    assert list(changed_facts(before, before)) == []

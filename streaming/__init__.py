@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from streaming.log import Retraction, read_log, retractions
     from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
     from streaming.operations import (
+        Rollout,
+        RolloutPart,
         RowChoice,
         Savepoint,
         drop_savepoint,
@@ -98,6 +100,8 @@ if TYPE_CHECKING:
         restore,
         restore_to,
         retract,
+        roll_out,
+        rollout,
         savepoint,
         savepoints,
     )

@@ -92,6 +92,8 @@ from streaming import RepeatTrigger as RepeatTrigger
 from streaming import Rest as Rest
 from streaming import RestartStrategy as RestartStrategy
 from streaming import Retraction as Retraction
+from streaming import Rollout as Rollout
+from streaming import RolloutPart as RolloutPart
 from streaming import RowChoice as RowChoice
 from streaming import RowFunction as RowFunction
 from streaming import Rows as Rows
@@ -164,7 +166,9 @@ from streaming import restore as restore
 from streaming import restore_to as restore_to
 from streaming import retract as retract
 from streaming import retractions as retractions
+from streaming import roll_out as roll_out
 from streaming import rolling as rolling
+from streaming import rollout as rollout
 from streaming import savepoint as savepoint
 from streaming import savepoints as savepoints
 from streaming import start_session as start_session

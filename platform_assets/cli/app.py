@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from platform_assets.cli.exit_codes import table_of_codes
+from platform_assets.cli.exit_codes import ExitCode, table_of_codes
 
 COMMANDS = {
     "feed": "pipelines",
@@ -23,6 +23,8 @@ COMMANDS = {
     "retract": "retract",
     "retractions": "retract",
     "redeliver": "redeliver",
+    "plan": "plan",
+    "apply": "plan",
     "rebuild": "rebuild",
     "drop": "rebuild",
     "savepoint": "savepoints",
@@ -63,7 +65,7 @@ COMMANDS = {
 """Each command, which is a function of its name, and the module beside this one that has it."""
 
 _PANELS = {
-    "Bring a pipeline on": ("pipelines", "repair", "retract", "rebuild", "redeliver", "savepoints", "erase"),
+    "Bring a pipeline on": ("pipelines", "repair", "retract", "plan", "rebuild", "redeliver", "savepoints", "erase"),
     "Look, check, publish": (
         "show",
         "sql",
@@ -85,6 +87,9 @@ _PANELS = {
 _OTHERS = "Other commands"
 
 
+_USAGE_FAILS = ("plan",)
+
+
 class Commands(TyperGroup):
     """The commands by name; only the one that is typed is imported."""
 
@@ -103,7 +108,7 @@ class Commands(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         assert name is not None
         single = typer.Typer(add_completion=False)
-        single.command(name)(getattr(_module(COMMANDS[name]), name))
+        single.command(name, cls=_UsageFails if name in _USAGE_FAILS else None)(getattr(_module(COMMANDS[name]), name))
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
@@ -115,6 +120,20 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             raise typer.Exit(_module("failures").print_interrupt(interrupt)) from None
+
+
+class _UsageFails(TyperCommand):
+    """A command that fails where it is typed wrongly, as the code of that has another meaning for it."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of what was typed."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            # Typer has no public name for the class of these errors.
+            if getattr(error, "exit_code", None) == ExitCode.USAGE:
+                vars(error)["exit_code"] = int(ExitCode.FAILED)
+            raise
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, epilog=table_of_codes())

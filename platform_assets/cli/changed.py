@@ -36,7 +36,7 @@ def changed(
         return
     console.print(str(found), highlight=False, markup=False, soft_wrap=True)
     if found.parts.num_rows:
-        print_first(console, found.parts, "changed", limit)
+        print_first(console, found.parts, "changed", limit, chooses_columns=False)
     next_step(
         console,
         f"tidemark changed {name} --since {found.revision}",

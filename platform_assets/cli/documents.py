@@ -174,6 +174,94 @@ class ChangedDocument(Document):
     parts: list[dict[str, Any]]
 
 
+class VolumeDocument(BaseModel):
+    """Rows to be read, by the statistics of files; `first` and `last` are days, null where files do not say."""
+
+    rows: int
+    bytes: int
+    days: int
+    first: date | None
+    last: date | None
+
+
+class RateDocument(BaseModel):
+    """The rows that steps have followed `per_second`: `steps` of them, of one operator or `all operators`."""
+
+    per_second: float
+    steps: int
+    of: str
+
+
+class JudgementDocument(BaseModel):
+    """The rows of a sample of a log by today's rules: those of the `valid` ones that each new or changed one rejects.
+
+    `in_all` are those that any of them rejects, and `accepted` those of the `refused` rows that would be valid.
+    """
+
+    sample: str
+    valid: int
+    rejected: dict[str, int]
+    in_all: int
+    refused: int
+    accepted: int
+
+
+class ReplayDocument(BaseModel):
+    """Results of a sample by today's declaration, held against those that are published.
+
+    `rows` have the `outcome`, the key, then `x before` and `x after` for each value.
+    """
+
+    sample: str
+    key: list[str]
+    equal: int
+    different: int
+    added: int
+    gone: int
+    caveat: str
+    rows: list[dict[str, Any]]
+
+
+class PartDocument(BaseModel):
+    """One thing that is declared, or was, and what brings the lake to it; see `tidemark.Rollout`.
+
+    `reports` are those that are published again once it is built anew. With --diff there is a `replay` of an operator,
+    and a `judgement` of a stream whose rules are others.
+    """
+
+    name: str
+    kind: str
+    state: str
+    changes: list[str]
+    action: str
+    advice: str
+    published: int
+    state_rows: int
+    reads: VolumeDocument | None
+    rate: RateDocument | None
+    seconds: float | None
+    followers: list[str]
+    reports: list[str] = []
+    replay: ReplayDocument | None = None
+    judgement: JudgementDocument | None = None
+
+
+class PipelinePlanDocument(BaseModel):
+    """The parts of one pipeline, and how many of them the lake has otherwise than they are declared."""
+
+    pipeline: str
+    pending: int
+    parts: list[PartDocument]
+
+
+class PlanDocument(Document):
+    """`tidemark plan --json`; `pending` is the sum over all pipelines, and where it is 0, the command exits with 0."""
+
+    lake: str
+    pending: int
+    pipelines: list[PipelinePlanDocument]
+
+
 class VerdictDocument(BaseModel):
     """The verdict of an expectation on a section of a report."""
 

@@ -40,13 +40,13 @@ def rebuild(
     lake = current_lake()
     with spark_session() as spark:
         with console.status(f"building {operator.name} from the log") as status:
-            shown = _Shown(operator.name, status)
+            shown = ShownRebuild(operator.name, status)
             rebuilt = rebuild_tables(spark, lake, pipeline, operator, beside, utc_now, shown)
         console.print(
             f"{beside or operator.name}: {counted(rebuilt.rows, 'result')} built from the log.", highlight=False
         )
         if beside is None:
-            _publish_again(spark, pipeline)
+            publish_again(spark, pipeline)
     if beside is None:
         next_step(console, f"tidemark audit {pipeline.name}", "proves every number again from the log.")
     else:
@@ -56,7 +56,7 @@ def rebuild(
         )
 
 
-class _Shown(RebuildListener):
+class ShownRebuild(RebuildListener):
     """A rebuild on the console: how far it is, and each corrected day."""
 
     def __init__(self, name: str, status: Status) -> None:
@@ -88,7 +88,7 @@ def drop(
     next_step(console, "tidemark status", "names what other views have left behind.")
 
 
-def _publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
+def publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
     """Those reports on the pipeline that were published before; a broken report cannot be, so it is named."""
     print_broken(broken_reports())
     for report in declared_reports().values():

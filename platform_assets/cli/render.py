@@ -28,8 +28,13 @@ def rows_to_print(limit: int | None) -> int:
     return (limit or _ROWS) + 1
 
 
-def print_first(console: Console, rows: pa.Table, title: str, limit: int | None) -> None:
-    """The first of `rows`, and whether there are more: `limit`, or as many as can be taken in at a glance."""
+def print_first(
+    console: Console, rows: pa.Table, title: str, limit: int | None, *, chooses_columns: bool = True
+) -> None:
+    """The first of `rows`, and whether there are more: `limit`, or as many as can be taken in at a glance.
+
+    `chooses_columns`: the command has `--columns`, which makes a table of what fits.
+    """
     table = _table(title, rows.slice(0, limit or _ROWS))
     if not rows.num_rows:
         console.print(f"{title}: no rows", highlight=False, markup=False, soft_wrap=True)
@@ -40,7 +45,7 @@ def print_first(console: Console, rows: pa.Table, title: str, limit: int | None)
     else:
         shown = limit or _BLOCKS
         _print_blocks(console, title, rows.slice(0, shown))
-        if fitting := _fitting(console, rows):
+        if chooses_columns and (fitting := _fitting(console, rows)):
             names = ",".join(rows.column_names[place] for place in fitting)
             text = f"--columns {names} makes a table of what fits."
             console.print(text, highlight=False, soft_wrap=True)

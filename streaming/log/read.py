@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from functools import cached_property, lru_cache, partial, reduce
@@ -22,10 +23,11 @@ from streaming.base import (
     F,
     LogError,
     constant,
+    date_literal,
     literal,
 )
 from streaming.declare import Stream, log_columns
-from streaming.lake import Lake
+from streaming.lake import Lake, Sample
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows
 from streaming.sources import UnitTable, unit_table_of
 from streaming.tables import (
@@ -56,6 +58,7 @@ RETRACTIONS = "retractions"
 RETRACTED_FROM = "retracted_from"
 """The number that it keeps besides: the first batch that did."""
 _BATCH = "_batch"
+_DAY_FOLDER = re.compile(r"(?:^|/)_day=(\d{4}-\d\d-\d\d)/")
 _MOST_FILES, _MOST_RANGES = 10_000, 32
 """The most files whose ranges of rows are remembered, and the most ranges of each, so that memory is bounded."""
 _LARGE = 8 * 2**20
@@ -76,6 +79,8 @@ def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | Non
     require_log(lake, stream)
     check_as_of(lake, stream)
     rows, newest = delta.read(spark, lake.log(stream), version), lake.batch_read(stream)
+    if lake.sample is not None:
+        rows = rows.where(F.col("_day").isNull() | _in_sample(lake.sample))
     return rows if newest is None else rows.where(F.col("_batch") <= newest)
 
 
@@ -230,6 +235,16 @@ def place(origin: Column) -> Column:
     return origin.dropFields(REPAIRS, RETRACTION, RETRACTS)
 
 
+def _in_sample(sample: Sample) -> Column:
+    """True for the valid rows of a log that a sample has."""
+    conditions = [F.col("_day").isNotNull()]
+    if sample.since is not None:
+        conditions.append(F.col("_day") >= date_literal(sample.since))
+    if sample.where is not None:
+        conditions.append(F.coalesce(F.expr(f"({sample.where}\n)"), F.lit(False)))
+    return reduce(and_, conditions)
+
+
 class LogFiles:
     """The files of one stream's log. It is kept for as long as steps go on, so that each looks at new commits only."""
 
@@ -237,6 +252,7 @@ class LogFiles:
         self._uri = lake.log(stream)
         self._time = stream.event_time
         self._index = FileIndex(self._uri, stream.event_time)
+        self._sample = lake.sample
         # A file never changes, so its times are read once.
         self._ranges_of = lru_cache(_MOST_FILES)(self._read_ranges)
 
@@ -271,7 +287,7 @@ class LogFiles:
         rows = self._read(spark, table, paths)
         if all(self._index.has_only(path, after, through) for path in paths):
             # Of very many rows it costs a fifth to ask each for its batch.
-            return rows.where(F.col("_day").isNotNull())
+            return rows.where(F.col("_day").isNotNull() if self._sample is None else _in_sample(self._sample))
         return self._valid(rows, after, through)
 
     def has_rows(self, after: int, through: int) -> bool:
@@ -357,6 +373,9 @@ class LogFiles:
 
     def _read(self, spark: SparkSession, table: DeltaTable, paths: Sequence[str]) -> DataFrame:
         """The rows of some files, for filters whose bounds are no literals."""
+        if self._sample is not None and self._sample.since is not None:
+            days = {path: _DAY_FOLDER.search(path) for path in paths}
+            paths = [path for path, day in days.items() if day is None or day[1] >= str(self._sample.since)]
         return read_files(spark, table, self._uri, paths, skip_pages=False)
 
     def _near(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int) -> list[str]:
@@ -382,9 +401,10 @@ class LogFiles:
     ) -> tuple[TimeRange, ...]:
         return tuple(at_most(occupied(self._storage, path, self._time, width, batches), _MOST_RANGES))
 
-    @staticmethod
-    def _valid(rows: DataFrame, after: int, through: int, *conditions: Column) -> DataFrame:
+    def _valid(self, rows: DataFrame, after: int, through: int, *conditions: Column) -> DataFrame:
         batch = F.col(_BATCH)
+        if self._sample is not None:
+            conditions = (*conditions, _in_sample(self._sample))
         newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
         # In one step, as Spark analyzes the frame after each.
         return rows.where(reduce(and_, (newer, older, *conditions), F.col("_day").isNotNull()))

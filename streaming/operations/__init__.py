@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         redeliver_days,
     )
     from streaming.operations.repair import ChangedWindow, Preview, preview, repair
+    from streaming.operations.replays import Judgement, Replay, judge, replay
     from streaming.operations.restore import Restored, fork, restore, restore_to
     from streaming.operations.retained_days import RetainedDays, retained_days
     from streaming.operations.retention import (
@@ -36,6 +37,16 @@ if TYPE_CHECKING:
         find_retractable,
         preview_retraction,
         retract,
+    )
+    from streaming.operations.rollouts import (
+        Applied,
+        Rate,
+        Rollout,
+        RolloutListener,
+        RolloutPart,
+        Volume,
+        roll_out,
+        rollout,
     )
     from streaming.operations.savepoint import (
         Savepoint,

@@ -101,7 +101,7 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
 
 
 def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, processed_at: datetime) -> Repaired:
-    validated = _validated(spark, lake, stream, processed_at).persist()
+    validated = judged_anew(spark, lake, stream, processed_at).persist()
     try:
         examined, passing = _counted(validated)
         examined += _kept_back(spark, lake, stream)
@@ -151,7 +151,7 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
 
 def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, processed_at: datetime) -> Preview:
     came = stream.revisions
-    validated = _validated(spark, lake, came, processed_at).persist()
+    validated = judged_anew(spark, lake, came, processed_at).persist()
     try:
         examined, passing = _counted(validated)
         examined += _kept_back(spark, lake, came)
@@ -190,7 +190,7 @@ def _as_changes(spark: SparkSession, lake: Lake, stream: Stream, coming: DataFra
     return back.unionByName(added, allowMissingColumns=True)
 
 
-def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -> DataFrame:
+def judged_anew(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -> DataFrame:
     """The rejected rows that are not repaired, judged as of when they came; each origin tells in which batch that was.
 
     `now` is their `_ingested_at` all the same, so that it never falls along the log.

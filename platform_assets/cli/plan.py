@@ -1,0 +1,227 @@
+"""`tidemark plan` and `tidemark apply`: what a changed declaration means for the lake, and bringing it about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from rich.status import Status
+
+from platform_assets.cli.broken import print_broken
+from platform_assets.cli.context import AnyNames, AsJson, console, current_lake, spark_session
+from platform_assets.cli.documents import PipelinePlanDocument, PlanDocument
+from platform_assets.cli.exit_codes import ExitCode
+from platform_assets.cli.rebuild import ShownRebuild, publish_again
+from platform_assets.cli.render import next_step, print_first, rows_to_print
+from platform_assets.cli.requests import named_pipelines
+from platform_assets.errors import BadSelection
+from platform_assets.reports.publication import read_publication
+from platform_assets.reports.registry import declared_reports
+from platform_assets.texts.rollout import part_lines, side_by_side
+from streaming.base import counted, utc_now
+from streaming.declare import Operator, Pipeline, broken_modules
+from streaming.operations import (
+    Judgement,
+    Replay,
+    Rollout,
+    RolloutListener,
+    RolloutPart,
+    judge,
+    replay,
+    roll_out,
+    rollout,
+)
+from streaming.reading import json_lines
+
+
+def plan(
+    names: AnyNames = None,
+    diff: Annotated[
+        int | None,
+        typer.Option(metavar="DAYS", help="Replay so many last days by what is declared, and compare results.", min=1),
+    ] = None,
+    diff_keys: Annotated[
+        str | None,
+        typer.Option(help="Replay all rows of some keys, such as 'origin=LGA,origin=EWR', and compare results."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Results to print of each replay; 20 if left out.", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how what is declared differs from the lake, and what apply would do; writes nothing.
+
+    Exits with 0 if there is nothing to do, with 2 if changes are pending, and with 1 if it fails.
+    Spark is started for --diff alone.
+    """
+    lake, pipelines = current_lake(), named_pipelines(names)
+    found = [(pipeline, rollout(pipeline, lake=lake)) for pipeline in pipelines]
+    pending = [each.pipeline for _, each in found if each.pending]
+    with _Replays(diff, _keys(diff_keys), rows_to_print(limit)) as replays:
+        if as_json:
+            told = [_document(pipeline, each, replays) for pipeline, each in found]
+            PlanDocument(lake=lake.root, pending=sum(each.pending for each in told), pipelines=told).print()
+        else:
+            if not names:
+                print_broken(broken_modules())
+            for pipeline, each in found:
+                _print(pipeline, each)
+                for part in each.parts:
+                    _print_replay(replays.of(pipeline, part), limit)
+            if pending:
+                next_step(console, f"tidemark apply {' '.join(pending)}", "does this.")
+    if pending:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def apply(
+    names: AnyNames = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Do what plan tells: build anew what has changed, one after the other, beside what is read.
+
+    Streams may run meanwhile. If it is killed, running it again goes on where it was.
+    Tables of what is not declared any more are named, and stay.
+    """
+    lake = current_lake()
+    pipelines = named_pipelines(names)
+    pending: list[Pipeline] = []
+    for pipeline in pipelines:
+        found = rollout(pipeline, lake=lake)
+        _print(pipeline, found)
+        if any(part.action in ("run", "rebuild") for part in found.pending):
+            pending.append(pipeline)
+    if not pending:
+        console.print("\nThere is nothing to apply.")
+        return
+    if not yes:
+        typer.confirm(f"\nApply this to {lake.root}?", abort=True)
+    console.print()
+    with spark_session() as spark:
+        for pipeline in pending:
+            with console.status(f"applying {pipeline.name}") as status:
+                done = roll_out(spark, lake, pipeline, utc_now, _Shown(status))
+            if done.rebuilt:
+                publish_again(spark, pipeline)
+            for name, why in done.paused.items():
+                console.print(f"{name} is paused: {why}", highlight=False, markup=False, soft_wrap=True)
+            if done.held_by:
+                console.print(
+                    f"{pipeline.name} is run by {done.held_by}, which has the declarations that it began with.",
+                    highlight=False,
+                    markup=False,
+                    soft_wrap=True,
+                )
+                next_step(console, f"tidemark restart {pipeline.name}", "lets it go on by those of now.")
+            else:
+                _say_rest(pipeline, rollout(pipeline, lake=lake))
+
+
+class _Replays(ExitStack):
+    """The replays that are asked for; Spark is started with the first of them, and let go of at the end."""
+
+    def __init__(self, days: int | None, keys: Mapping[str, Sequence[str]], rows: int) -> None:
+        super().__init__()
+        self._days, self._keys, self._rows = days, keys, rows
+
+    def of(self, pipeline: Pipeline, part: RolloutPart) -> Replay | Judgement | None:
+        """The results of the sample, or its rows of a stream with other rules; None where nothing can be compared."""
+        if (self._days is None and not self._keys) or not part.is_pending:
+            return None
+        operator = next((each for each in pipeline.operators if each.name == part.name), None)
+        stream = next((each for each in pipeline.streams if each.name == part.name), None)
+        if operator is not None and part.action in ("rebuild", "run") and part.reads is not None and part.reads.rows:
+            lake, keys = current_lake(), self._keys or None
+            return replay(self._spark, lake, operator, days=self._days, keys=keys, limit=self._rows)
+        if stream is not None and self._days is not None and any(word.startswith("rule ") for word in part.changes):
+            return judge(self._spark, current_lake(), stream, days=self._days, now=utc_now())
+        return None
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self.enter_context(spark_session(why="a sample of the log is replayed"))
+
+
+class _Shown(RolloutListener):
+    """A rollout on the console: the rebuild under way, and each that is done."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def rebuilds(self, operator: Operator) -> ShownRebuild:
+        return ShownRebuild(operator.name, self._status)
+
+    def rebuilt(self, operator: Operator, rows: int) -> None:
+        console.print(f"{operator.name}: {counted(rows, 'result')} built from the log.", highlight=False)
+
+
+def _print(pipeline: Pipeline, found: Rollout) -> None:
+    console.print(str(found), style="bold", highlight=False, markup=False)
+    for part in found.parts:
+        if part.state == "unchanged":
+            continue
+        reports = [f"    report {name} is published again" for name in _reports(pipeline, part)]
+        for line in (*part_lines(part), *reports):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_replay(found: Replay | Judgement | None, limit: int | None) -> None:
+    if found is None:
+        return
+    console.print(f"\n{found}", highlight=False, markup=False, soft_wrap=True)
+    if isinstance(found, Replay):
+        if found.caveat:
+            console.print(found.caveat, highlight=False, markup=False, soft_wrap=True)
+        if found.rows.num_rows:
+            print_first(console, side_by_side(found), found.operator, limit, chooses_columns=False)
+
+
+def _keys(text: str | None) -> dict[str, list[str]]:
+    """The values that are asked for of each column of a text such as `origin=LGA,origin=EWR`.
+
+    Raises:
+        BadSelection: an entry names no column or no value.
+    """
+    keys: dict[str, list[str]] = {}
+    for entry in text.split(",") if text else ():
+        name, equals, value = entry.partition("=")
+        if not equals or not name.strip():
+            raise BadSelection(f"--diff-keys {text!r} cannot be used: write COLUMN=VALUE, several separated by commas.")
+        keys.setdefault(name.strip(), []).append(value.strip())
+    return keys
+
+
+def _say_rest(pipeline: Pipeline, found: Rollout) -> None:
+    """Tell who is to do the rest once a rollout is through."""
+    rest = [part for part in found.parts if part.is_pending]
+    for part in rest:
+        console.print(f"{part.kind} {part.name} stays: {part.advice}", highlight=False, markup=False, soft_wrap=True)
+    if any(part.action == "run" for part in rest):
+        next_step(console, f"tidemark run {pipeline.name}", "takes in what there is, and builds the rest.")
+    else:
+        next_step(console, f"tidemark audit {pipeline.name}", "proves every number again from the log.")
+
+
+def _reports(pipeline: Pipeline, part: RolloutPart) -> Sequence[str]:
+    """The reports that are published again once a part is built anew: those that were published before."""
+    if part.action != "rebuild":
+        return ()
+    lake, reports = current_lake(), declared_reports().values()
+    mine = [report.name for report in reports if report.pipeline == pipeline]
+    return [name for name in mine if read_publication(lake, name) is not None]
+
+
+def _document(pipeline: Pipeline, found: Rollout, replays: _Replays) -> PipelinePlanDocument:
+    document = found.document()
+    for told, part in zip(document["parts"], found.parts, strict=True):
+        told["reports"] = list(_reports(pipeline, part))
+        match replays.of(pipeline, part):
+            case Replay() as of:
+                rows = [json.loads(row) for row in json_lines(of.rows.column_names, [of.rows])]
+                told["replay"] = {**vars(of), "rows": rows}
+            case Judgement() as of:
+                told["judgement"] = vars(of)
+    return PipelinePlanDocument.model_validate(document)

@@ -1,0 +1,64 @@
+"""`tidemark plan` and `tidemark apply`: what a pull request asks in CI, and what brings it about."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.demo.pipelines import flights as demo
+from streaming.lake.lake import Lake
+from streaming.service.drain import drain
+from streaming.windows.periodic import Tumbling
+from tests.platform_assets.conftest import Tidemark, Typed
+from tests.support.departures import CLOSING, FIRST
+from tests.support.feeds import land_all
+
+NOTHING, FAILED, PENDING = 0, 1, 2
+
+
+def test_the_exit_code_tells_ci_what_is_pending_and_what_was_typed_wrongly(typed: Typed) -> None:
+    code, out, _ = typed("plan flights")
+    assert code == PENDING and "+ view departures_by_origin: new, next run" in out
+    code, out, _ = typed("plan flights --json")
+    document = json.loads(out)
+    assert code == PENDING and document["pending"] == document["pipelines"][0]["pending"] == 2
+    assert [part["state"] for part in document["pipelines"][0]["parts"]] == ["new", "new"]
+    assert typed("plan nonesuch")[0] == FAILED
+    assert typed("plan --jsno")[0] == FAILED
+
+
+def test_a_changed_view_is_planned_applied_and_then_as_declared(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_all(lake, demo.flights, FIRST, CLOSING)
+    drain(spark, lake, demo.pipeline, end_of_input=True)
+    code, text = tidemark("plan")
+    assert code == NOTHING and text == "flights: nothing to do"
+
+    halves = replace(demo.departures_by_origin, window=Tumbling("30 minutes"))
+    monkeypatch.setattr(demo, "pipeline", replace(demo.pipeline, operators=(halves,)))
+    code, text = tidemark("plan")
+    assert (
+        code == PENDING
+        and "~ view departures_by_origin: changed, to be built anew window Tumbling: size 1 hour" in text
+    )
+    assert "nobody has measured here" in text and "Next: tidemark apply flights" in text
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    code, text = tidemark("apply flights")
+    assert code == FAILED and "Apply this to" in text and "Aborted" in text, "nobody has said yes"
+    assert tidemark("plan")[0] == PENDING
+    code, text = tidemark("plan flights --diff 1 --limit 1")
+    assert code == PENDING and "departures_by_origin, from 2013-01-04 on: 0 equal, 0 different, 1 added, 1 gone" in text
+    document = json.loads(tidemark("plan flights --diff-keys origin=LGA --json")[1])
+    (part,) = (part for part in document["pipelines"][0]["parts"] if part["replay"])
+    assert part["replay"]["equal"] == 0 and {row["origin"] for row in part["replay"]["rows"]} == {"LGA"}
+    code, text = tidemark("apply flights --yes")
+    assert code == NOTHING and "departures_by_origin: " in text and "built from the log." in text
+    assert tidemark("plan")[0] == NOTHING
+    code, text = tidemark("apply flights --yes")
+    assert code == NOTHING and "There is nothing to apply." in text

@@ -471,6 +471,7 @@ class Stream:
             "event time": self.event_time,
             "clock": f"{type(self.clock).__name__}({told})",
             "retention": self.retention,
+            **({"revisions": self.revised_by} if self.revised else {}),
         }
 
     @cached_property

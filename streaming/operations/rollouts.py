@@ -82,8 +82,8 @@ class RolloutPart:
 
     @property
     def is_pending(self) -> bool:
-        """True if the lake is not as it is declared; what is gone is left until somebody removes it."""
-        return self.state in ("new", "changed", "adopted")
+        """True if something is to be done; what is gone is left until somebody removes it."""
+        return self.state in ("new", "changed") or (self.state == "adopted" and self.action != "")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Rollout:
 
     @property
     def pending(self) -> tuple[RolloutPart, ...]:
-        """The parts in which the lake is not as it is declared."""
+        """The parts for which something is to be done before the lake is as it is declared."""
         return tuple(part for part in self.parts if part.is_pending)
 
     def part(self, name: str) -> RolloutPart:
@@ -258,6 +258,9 @@ def _of_stream(lake: Lake, pipeline: Pipeline, stream: Stream) -> RolloutPart:
     if not changes:
         return part
     words = tuple(change.words for change in changes)
+    if any(change.fact == "revisions" for change in changes):
+        advice = "what its changes follow from stays: give it back, or see what a run says, which refuses it"
+        return replace(part, state="changed", action="refused", changes=words, advice=advice)
     other_types = [change for change in changes if change.fact == "column" and change.before and change.after]
     if other_types:
         names = " and ".join(repr(change.part) for change in other_types)
@@ -323,7 +326,8 @@ def _of_operator(lake: Lake, pipeline: Pipeline, operator: Operator, rates: _Rat
         return part
     if not breaking:
         advice = "it goes on from its tables as they are, without a rebuild"
-        return replace(part, state="adopted", action="run", changes=_words(every), advice=advice)
+        # Its tables go on telling what made them first, so nothing is left to be done.
+        return replace(part, state="adopted", changes=_words(every), advice=advice)
     part = replace(part, state="changed", changes=_words(breaking))
     if not has_published(lake, operator):
         advice = "nothing of it is published yet, so the next run begins it anew from the log"

@@ -175,6 +175,7 @@ def _poisson(draw: random.Random, expected: float) -> float:
 
 def plot(path: str, seed: int = 0) -> None:
     """The last two weeks of a series with its bounds, and the hours that are told."""
+    from matplotlib.dates import date2num
     from matplotlib.figure import Figure
 
     series, rule = drawn(seed), Usual()
@@ -182,13 +183,19 @@ def plot(path: str, seed: int = 0) -> None:
     hours = [at for at in series.rows if at >= END - timedelta(weeks=1)]
     figure = Figure(figsize=(9, 3), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(hours, [series.rows[at] for at in hours], color="#4477aa", linewidth=1, label="rows an hour")
+    axes.plot(date2num(hours), [series.rows[at] for at in hours], color="#4477aa", linewidth=1, label="rows an hour")
     volume = [at for at in hours if series.faults.get(at) in ("outage", "drop", "spike")]
     axes.scatter(
-        volume, [series.rows[at] for at in volume], s=60, facecolors="none", edgecolors="#bbbbbb", label="a fault"
+        date2num(volume),
+        [series.rows[at] for at in volume],
+        s=60,
+        facecolors="none",
+        edgecolors="#bbbbbb",
+        label="a fault",
     )
     shown = [at for at in sorted(found) if series.faults.get(at) not in ("nulls", "mean")]
-    axes.scatter(shown, [series.rows[at] for at in shown], s=14, color="#cc3311", label="told as unusual")
+    axes.scatter(date2num(shown), [series.rows[at] for at in shown], s=14, color="#cc3311", label="told as unusual")
+    axes.xaxis_date()
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, ncols=3, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)

@@ -36,7 +36,6 @@ from streaming.declare import (
     declared_pipelines,
     terms_of_operator,
     terms_of_stream,
-    with_warnings_counted,
 )
 from streaming.tables import delta, sql_type
 
@@ -91,7 +90,7 @@ def contract(
     if against is not None:
         before, compared = read_contract(against, table, without or ()), f"{against}"
     elif pipeline is not None and stream is not None:
-        before, after = _of_file(stream, pipeline), with_warnings_counted(renamed_terms(after, stream.name))
+        before, after = _of_file(stream, pipeline), renamed_terms(after, stream.name)
         compared = f"stream {stream.name!r} of pipeline {pipeline.name!r}"
     found = () if before is None else differences(before, after)
     told = [_Consequence(each, [] if stream is None else _readers(stream, each)) for each in found]

@@ -24,7 +24,11 @@ def terms_of_stream(stream: Stream, owner: str | None = None) -> Terms:
     contract = stream.contract or Contract(stream.name, _FIRST_VERSION, "active", owners=(owner,) if owner else ())
     if stream.key:
         contract = replace(contract, key=stream.key)
-    columns, conditions = stream.format.columns, [Condition(rule.name, rule.condition) for rule in stream.rules]
+    columns = stream.format.columns
+    conditions = [
+        Condition(rule.name, rule.condition, "warning" if rule.on_violation == "warn" else "error")
+        for rule in stream.rules
+    ]
     required = [required_rule(column) for column in columns]
     while stream.key and conditions and (first := next((r for r in required if r.name == conditions[0].name), None)):
         if first.condition != conditions[0].condition:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.base import ContractError, sql
-from streaming.contracts import Asked, Check, Contract, Terms, ddl_of, renamed_terms, unique_check
+from streaming.contracts import Asked, Contract, Terms, ddl_of, renamed_terms, unique_check
 from streaming.declare.freshness import Freshness
 from streaming.declare.rule import Rule
 from streaming.formats import Format
@@ -44,7 +44,6 @@ def contracted(terms: Terms, format_of: Callable[..., Format], more: Mapping[str
             stream=terms.name,
         )
     required, format_ = _required(terms, format_of, renamed) if revised else ((), plain)
-    terms = with_warnings_counted(terms)
     rules = (*required, *_rules(terms))
     values: dict[str, Any] = {
         "name": terms.name,
@@ -73,30 +72,11 @@ def required_rule(column: sql.Column) -> Rule:
     return Rule(f"{column.name.lower()}_required", f"`{column.name}` is not null")
 
 
-def with_warnings_counted(terms: Terms) -> Terms:
-    """The terms with only those conditions that reject a row: those that warn are checks, which count the rows."""
-    warned = (each for each in terms.conditions if each.severity != "error")
-    counted = (
-        Check(
-            each.name,
-            terms.name,
-            f"SELECT count_if(NOT coalesce(({each.condition}), false)) FROM {terms.name}",
-            "mustBe",
-            0,
-            each.severity,
-            f"every row: {each.condition}",
-        )
-        for each in warned
-    )
-    return replace(
-        terms,
-        conditions=tuple(each for each in terms.conditions if each.severity == "error"),
-        contract=replace(terms.contract, checks=(*terms.contract.checks, *counted)),
-    )
-
-
 def _rules(terms: Terms) -> tuple[Rule, ...]:
-    return tuple(Rule(each.name, each.condition) for each in terms.conditions)
+    return tuple(
+        Rule(each.name, each.condition, on_violation="reject" if each.severity == "error" else "warn")
+        for each in terms.conditions
+    )
 
 
 def _contract(terms: Terms, rules: tuple[Rule, ...], revised: bool) -> Contract:

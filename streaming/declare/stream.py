@@ -467,10 +467,14 @@ class Stream:
             "format": type(self.format).__name__,
             "column": {column.name: column.type for column in self.format.columns},
             "derived column": dict(self.derived),
-            "rule": {rule.name: rule.condition for rule in self.rules},
+            "rule": {
+                rule.name: rule.condition if rule.rejects else f"{rule.condition} ({rule.on_violation})"
+                for rule in self.rules
+            },
             "event time": self.event_time,
             "clock": f"{type(self.clock).__name__}({told})",
             "retention": self.retention,
+            **({"mask": {path: repr(mask) for path, mask in self.masked.items()}} if self.masked else {}),
             **({"revisions": self.revised_by} if self.revised else {}),
         }
 

@@ -33,7 +33,7 @@ from streaming import (
 from streaming.base import ContractError
 from streaming.base.intervals import interval
 from streaming.contracts import differences, is_compatible, read_contract, renamed_terms, written_contract
-from streaming.declare import affected_readers, terms_of_operator, terms_of_stream, with_warnings_counted
+from streaming.declare import affected_readers, terms_of_operator, terms_of_stream
 
 FILE = Path(__file__).parents[2] / "support" / "contracts" / "orders.odcs.yaml"
 SOURCE, CLOCK = Files("landing/orders"), BoundedOutOfOrderness("1 hour")
@@ -77,15 +77,16 @@ def test_columns_have_the_types_of_the_file_nested_ones_too_and_say_what_is_requ
     assert declared().format.columns[0].comment == "Number of the order. Such as: A-1, A-2."
 
 
-def test_what_breaks_a_row_is_a_rule_and_what_is_about_all_rows_or_warns_an_expectation() -> None:
+def test_what_is_about_a_row_is_a_rule_and_what_is_about_all_rows_an_expectation() -> None:
     stream = declared()
-    assert [rule.name for rule in stream.rules] == [
-        "order_id_pattern",
-        "country_invalid_values",
-        "amount_minimum",
-        "token_is_uuid",
-        "customer_email_max_length",
-    ]
+    assert {rule.name: rule.on_violation for rule in stream.rules} == {
+        "order_id_pattern": "reject",
+        "country_invalid_values": "reject",
+        "amount_minimum": "reject",
+        "token_is_uuid": "reject",
+        "customer_email_max_length": "reject",
+        "free_orders": "warn",
+    }
     levels = {each.name: each.level for each in log_suite(stream).expectations[4:]}
     assert levels == {
         "unique_order_id": "error",
@@ -93,7 +94,6 @@ def test_what_breaks_a_row_is_a_rule_and_what_is_about_all_rows_or_warns_an_expe
         "country_null_values": "warn",
         "row_count": "error",
         "mean_amount": "error",
-        "free_orders": "warn",
     }
 
 
@@ -283,7 +283,7 @@ def test_a_stream_of_another_name_asks_for_what_its_contract_does() -> None:
     stream = declared(name="others")
     assert stream.contract is not None
     assert all("FROM others" in check.query and check.table == "others" for check in stream.contract.checks)
-    asked = with_warnings_counted(renamed_terms(BEFORE, "others"))
+    asked = renamed_terms(BEFORE, "others")
     assert differences(terms_of_stream(stream), asked) == ()
 
 

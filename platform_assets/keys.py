@@ -92,6 +92,11 @@ def current_keys(operator: Operator) -> list[dg.AssetKey]:
     return [table_key(operator, table.suffix) for table in operator.tables if table.is_result]
 
 
+def parts_key(operator: Operator, by: str) -> dg.AssetKey:
+    """The current results of an operator, with a partition for each value of a column."""
+    return dg.AssetKey([operator.folder, operator.name, "by", by.strip("_")])
+
+
 def trend_key(pipeline: Pipeline) -> dg.AssetKey:
     """The hours of the running stream in numbers."""
     return dg.AssetKey([pipeline.name, "trend"])
@@ -169,6 +174,7 @@ Kind = Literal[
     "trend_hourly",
     # Sets of partitions
     "days",
+    "parts",
 ]
 """The kind of a named thing. No kind ends with `_` and another kind, so that the end of a name tells its kind."""
 

@@ -8,6 +8,7 @@ from platform_assets.reports.report import Section as Section
 from platform_assets.reports.sources import Sources as Sources
 from platform_assets.resources import LakeIOManager as LakeIOManager
 from platform_assets.resources import LakeResource as LakeResource
+from platform_assets.result_parts import ResultParts as ResultParts
 from quality import Expectation as Expectation
 from quality import Suite as Suite
 from quality import always as always

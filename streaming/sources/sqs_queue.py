@@ -28,8 +28,8 @@ class SqsQueue:
 
     A source `Files(..., notified_by=SqsQueue(url))` finds files by these messages. It lists its folder at first, and
     again once `listed_every` has passed, which finds what no message has named. A message is deleted once the batch
-    that has its file is in the log: let the visibility timeout of the queue be longer than a batch takes. Each stream
-    needs a queue of its own, as messages are deleted.
+    that has its file is in the log: let the visibility timeout of the queue be longer than all that waits takes to be
+    read. Each stream needs a queue of its own, as messages are deleted.
 
     Events come as S3 sends them to a queue, also by a topic of SNS. Those of other kinds, and of objects that the
     source does not read, are deleted. What is no event of S3, or of another bucket, stays in the queue and is told of:

@@ -101,6 +101,9 @@ class LandingFolder:
                 self._began = time.monotonic()
         if received.landed is not None:
             self._waiting.append(received.landed)
+            # The source waits for a word, also where nothing of what came is a row.
+            if self._began is None:
+                self._began = time.monotonic()
 
     def land(self) -> Path | None:
         """Put the rows that came into the landing folder, as one file; None where there are none.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,15 @@ _TELLS_EVERY = 10.0
 _FREED_WITHIN = 5.0
 """Seconds that a server may take to see that the connection is gone that has read the slot."""
 _LOOKS_EVERY = 0.1
-_AS_TEXT = {"datestyle": "ISO", "timezone": "UTC", "bytea_output": "hex", "extra_float_digits": "3"}
+_FILTERS_SINCE = 150_000
+"""The version of the server since which a publication may leave out rows and columns."""
+_AS_TEXT = {
+    "client_encoding": "UTF8",
+    "datestyle": "ISO",
+    "timezone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "3",
+}
 """Settings by which a server writes values."""
 
 _BOOLEAN, _BYTEA, _TIMESTAMP, _TIMESTAMPTZ = 16, 17, 1114, 1184
@@ -108,6 +116,7 @@ class _Table:
     name: str
     key: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]
+    has_partitions: bool
 
 
 def received(declared: Replication, cursor: Any) -> Generator[Received, None, None]:
@@ -166,7 +175,8 @@ def _begun(
         if place is not None:
             raise ReceiverError(f"{declared.address}: the slot is gone, and with it what was changed since. {anew}")
         # Commands of the protocol are known in capitals alone.
-        command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'export')")
+        # Without options it exports a snapshot, and servers before version 15 know none in parentheses.
+        command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput")
         made = replication.execute(command.format(sql.Identifier(declared.slot))).fetchone()
         snapshot = made[2] if made else None
         slot = _slot(server, declared)
@@ -224,13 +234,13 @@ def _table(server: psycopg.Connection[Any], declared: Replication) -> _Table:
             f"{declared.address}: the server has wal_level = {level}; set it to logical and start it again."
         )
     there = server.execute(
-        "select c.oid, c.relreplident from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "select c.oid, c.relreplident, c.relkind = 'p' from pg_class c join pg_namespace n on n.oid = c.relnamespace "
         "where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')",
         [schema, name],
     ).fetchone()
     if there is None:
         raise ReceiverError(f"{declared.address}: there is no such table; create it, or correct its name.")
-    number, identity = there
+    number, identity, has_partitions = there
     columns = server.execute(
         "select attname, atttypid::bigint from pg_attribute where attrelid = %s and attnum > 0 and not attisdropped "
         "and attgenerated = '' order by attnum",
@@ -247,7 +257,13 @@ def _table(server: psycopg.Connection[Any], declared: Replication) -> _Table:
             f"{declared.address}: the server does not log the primary key of what is updated and deleted; give the "
             "table a primary key, and its replica identity default or full."
         )
-    return _Table(schema, name, tuple(column for (column,) in key), tuple((column, type_) for column, type_ in columns))
+    return _Table(
+        schema,
+        name,
+        tuple(column for (column,) in key),
+        tuple((column, type_) for column, type_ in columns),
+        has_partitions,
+    )
 
 
 def _check_publication(server: psycopg.Connection[Any], declared: Replication, table: _Table) -> None:
@@ -260,14 +276,20 @@ def _check_publication(server: psycopg.Connection[Any], declared: Replication, t
     query = "select pubinsert and pubupdate and pubdelete from pg_publication where pubname = %s"
     whole = server.execute(query, [name]).fetchone()
     if whole is None:
-        made = sql.SQL("create publication {} for table {}.{}")
+        # Changes of a partition come under the name of the table that was declared.
+        made = sql.SQL("create publication {} for table {}.{} with (publish_via_partition_root = true)")
         server.execute(made.format(*map(sql.Identifier, (name, table.schema, table.name))))
         return
     query = "select 1 from pg_publication_tables where pubname = %s and schemaname = %s and tablename = %s"
-    if not whole[0] or server.execute(query, [name, table.schema, table.name]).fetchone() is None:
+    values: list[object] = [name, table.schema, table.name]
+    if server.info.server_version >= _FILTERS_SINCE:
+        query += " and rowfilter is null and attnames @> %s::name[]"
+        values.append([column for column, _ in table.columns])
+    if not whole[0] or server.execute(query.encode(), values).fetchone() is None:
         raise ReceiverError(
-            f"{declared.address}: the publication {name!r} is not of all inserts, updates and deletes of the table; "
-            "alter it, or name another one."
+            f"{declared.address}: the publication {name!r} is not of all rows, columns, inserts, updates and deletes "
+            "of the table; alter it (of a table with partitions it needs publish_via_partition_root = true), or name "
+            "another one."
         )
 
 
@@ -294,8 +316,16 @@ def _rows_there(
             if place.after is not None:
                 marks = sql.SQL(", ").join([sql.Placeholder()] * len(table.key))
                 behind = sql.SQL("where ({}) > ({})").format(key, marks)
-            query = sql.SQL("select {} from {}.{} {} order by {} limit {}").format(
-                columns, sql.Identifier(table.schema), sql.Identifier(table.name), behind, key, sql.Literal(_AT_ONCE)
+            # Changes of tables that inherit from this one come under their own names.
+            only = sql.SQL("" if table.has_partitions else "only")
+            query = sql.SQL("select {} from {} {}.{} {} order by {} limit {}").format(
+                columns,
+                only,
+                sql.Identifier(table.schema),
+                sql.Identifier(table.name),
+                behind,
+                key,
+                sql.Literal(_AT_ONCE),
             )
             result = connection.execute(query, place.after).pgresult
             assert result is not None
@@ -392,7 +422,9 @@ def _as_json(value: Value, type_: int) -> str:
     if type_ in (_TIMESTAMP, _TIMESTAMPTZ):
         # What Python has no instant for is told as Postgres writes it, and judged by the format.
         with suppress(ValueError):
-            return json.dumps(datetime.fromisoformat(value).isoformat())
+            at = datetime.fromisoformat(value)
+            # One without a zone is told as of UTC, as Debezium does.
+            return json.dumps((at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat())
     return json.dumps(value)
 
 
@@ -419,7 +451,7 @@ class _Following:
         self._declared = declared
         self._table = table
         self._envelopes = _Envelopes(declared, table)
-        self._place = place
+        self._place = self._given = place
         self._begun: Begin | None = None
         self._changes = 0
         self._repeated = (place.commit, place.changes)
@@ -438,16 +470,16 @@ class _Following:
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise ReceiverError(f"{self._declared.address}: the slot cannot be read ({_said(result)}).")
         while True:
-            rows, before = list[bytes](), self._place
+            rows = list[bytes]()
             deadline = time.monotonic() + IDLE
             while len(rows) < _AT_ONCE:
                 message = self._next(0 if rows else deadline - time.monotonic())
                 if message is None:
                     break
                 rows += self._rows_of(message)
-            yield self._portion(rows, before)
+            yield self._portion(rows)
 
-    def _portion(self, rows: list[bytes], before: Place) -> Received:
+    def _portion(self, rows: list[bytes]) -> Received:
         behind = None
         now = time.monotonic()
         is_due = now - self._told_at > _TELLS_EVERY
@@ -455,8 +487,9 @@ class _Following:
             self._told_at = now
             self._tell()
             behind = self._behind()
-        if not rows and (self._place == before or not is_due):
+        if not rows and (self._place == self._given or not is_due):
             return Received(behind=behind)
+        self._given = self._place
         landed: Callable[[], None] = partial(self._confirm, self._place.lsn)
         return Received(rows, cursor=self._place.as_json(), landed=landed, behind=behind)
 

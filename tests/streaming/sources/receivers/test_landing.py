@@ -170,6 +170,15 @@ def test_who_waits_for_a_word_gets_it_once_the_rows_are_landed_and_not_before(tm
     assert (words[2:], visible(tmp_path)) == ([], [["a", "b"]])
 
 
+def test_who_waits_for_a_word_where_nothing_is_a_row_is_due_like_rows(tmp_path: Path) -> None:
+    writer, words = opened(tmp_path, completes=False), list[str]()
+    writer.add(Received([], refused=3, landed=lambda: words.append("refused")))
+    assert writer.age > 0
+    assert writer.land() is None
+    writer.tell()
+    assert (words, writer.age) == (["refused"], 0)
+
+
 def test_a_file_may_be_moved_away_once_it_was_taken(tmp_path: Path) -> None:
     writer = opened(tmp_path, completes=False)
     add(writer, "a", cursor=1)

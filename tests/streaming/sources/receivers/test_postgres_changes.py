@@ -245,7 +245,7 @@ def test_values_are_numbers_texts_and_instants_as_json_has_them(database: str) -
             "n": 12345678901234567890.10,
             "t": 'a "b"\\\né',
             "at": "2026-03-02T07:05:00.500000+00:00",
-            "local": "2026-03-02T09:05:00",
+            "local": "2026-03-02T09:05:00+00:00",
             "day": "2026-03-02",
             "bytes": "AP8=",
             "j": '{"a": 1}',
@@ -306,6 +306,43 @@ def test_the_server_forgets_what_has_landed_also_where_nothing_comes(database: s
     assert landing.told == [("c", 1), ("c", 2)]
 
 
+def test_a_place_that_moves_between_two_words_to_the_server_is_told_with_the_next(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing, connector = Landing(), changes_of(database)
+    landing.receive(connector)
+    before = confirmed(database, connector)
+    monkeypatch.setattr(postgres_replication, "_TELLS_EVERY", 1.0)
+    with closing(connector.receive(Reception(landing.cursor))) as receiving:
+        next(receiving)
+        run(database, "create table others as select generate_series(1, 1000) as n")
+
+        def is_confirmed() -> bool:
+            landing.land(next(receiving))
+            return confirmed(database, connector) > before + 10_000
+
+        until(is_confirmed, "confirmed")
+
+
+def test_a_table_with_partitions_is_followed_as_a_whole_and_one_without_its_heirs(database: str) -> None:
+    run(
+        database,
+        "create table parcels (id bigint, at date, primary key (id, at)) partition by range (at)",
+        "create table parcels_2026 partition of parcels for values from ('2026-01-01') to ('2027-01-01')",
+        "insert into parcels values (1, '2026-03-02')",
+        "create table express (fee int) inherits (orders)",
+        "insert into express values (7, 'DE', 1, null, 5)",
+    )
+    whole, landing = replace(changes_of(database), table="parcels"), Landing()
+    landing.receive(whole)
+    run(database, "insert into parcels values (2, '2026-03-03')", "update parcels set at = '2026-03-04' where id = 1")
+    landing.receive(whole)
+    assert landing.told == [("r", 1), ("c", 2), ("d", 1), ("c", 1)]
+    alone, slot = Landing(), f"{whole.slot}_alone"
+    alone.receive(replace(changes_of(database), slot=slot))
+    assert alone.told == []
+
+
 def test_what_is_lost_is_told_with_what_to_do_and_nothing_is_left_out_in_silence(database: str) -> None:
     landing, connector = Landing(), changes_of(database)
     run(database, "insert into orders values (1)")
@@ -331,7 +368,11 @@ def test_a_table_that_cannot_be_followed_is_refused_with_the_reason(database: st
     run(database, "create table loose (id int)", "create publication part for table orders with (publish = 'insert')")
     refused("there is no such table", table="shop.orders")
     refused("give the table a primary key", table="loose")
-    refused("is not of all inserts, updates and deletes", publication="part")
+    refused("is not of all rows, columns, inserts, updates and deletes", publication="part")
+    run(database, "create publication narrow for table orders (id, country)")
+    refused("is not of all rows, columns", publication="narrow")
+    run(database, "create publication few for table orders where (id > 1)")
+    refused("is not of all rows, columns", publication="few")
     refused("the server is away, or refuses", connection="host=127.0.0.1 port=1")
     with psycopg.connect(database, dbname="postgres", autocommit=True) as elsewhere:
         slot = f"{connector.slot}_elsewhere"

@@ -275,6 +275,7 @@ class Story:
         return Revision(key, version, seconds, country, amount, None if stream is CLICKS else False)  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("of", [PAIRS, VISITS], ids=lambda of: of.name)
 def test_what_meets_in_a_window_is_of_the_rows_that_stand(spark: SparkSession, lake: Lake, of: TwoSided) -> None:
     pipeline = Pipeline(name="shop", streams=of.reads, operators=(of,))

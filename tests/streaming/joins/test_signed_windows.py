@@ -134,6 +134,7 @@ def test_a_window_has_the_pairs_of_the_rows_that_stood_in_time_and_is_corrected_
     check(spark, lake)
 
 
+@pytest.mark.long
 def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_between(
     spark: SparkSession, lake: Lake
 ) -> None:

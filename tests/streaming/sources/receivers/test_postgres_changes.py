@@ -162,6 +162,7 @@ def act(connection: psycopg.Connection[Any], chance: random.Random) -> None:
             raise psycopg.Rollback
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_what_stands_is_the_table_whatever_dies_while_others_write(
     database: str, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from streaming.base import interval
 from streaming.contracts.terms import Asked, Terms
+from streaming.contracts.types import plain_type
 
 Breaks = Literal["readers", "writers", "nobody"]
 """Those who have to change something: who reads the table, or who writes what comes into it."""
@@ -66,14 +67,8 @@ def _of_columns(before: Terms, after: Terms) -> Iterator[Difference]:
         if now is None:
             yield Difference("readers", f"column {column.name!r} is gone", column.name, is_gone=True)
             continue
-        if _plain(now.type) != _plain(column.type):
-            wider = _is_wider(column.type, now.type)
-            what = f"column {column.name!r} is {_plain(now.type)}, and was {_plain(column.type)}"
-            text = f"{what}, which has all its values" if wider else what
-            # Payloads are written by others: a narrower type rejects what came through before.
-            yield Difference("nobody" if wider else "readers", text, column.name, now.type)
-            if not wider:
-                yield Difference("writers", f"{what}: values of the old type may be rejected", column.name)
+        if plain_type(now.type) != plain_type(column.type):
+            yield from _of_types(column.name, column.type, now.type)
         if now.required and not column.required:
             yield Difference(
                 "writers", f"column {column.name!r} is required: rows without it are rejected", column.name
@@ -84,10 +79,50 @@ def _of_columns(before: Terms, after: Terms) -> Iterator[Difference]:
         if before.column(column.name) is None:
             breaks: Breaks = "writers" if column.required else "nobody"
             wanted = ", and required: rows without it are rejected" if column.required else ""
-            yield Difference(breaks, f"column {column.name!r} {_plain(column.type)} is new{wanted}", column.name)
-    for name, field in after.fields:
-        if before.column(name) is not None and dict(before.fields).get(name, name) != field:
-            yield Difference("writers", f"column {name!r} is read from the field {field!r} of a payload", name)
+            yield Difference(breaks, f"column {column.name!r} {plain_type(column.type)} is new{wanted}", column.name)
+    olds, news = dict(before.fields), dict(after.fields)
+    for name in (column.name for column in before.columns if after.column(column.name) is not None):
+        was, field = olds.get(name, name), news.get(name, name)
+        if was != field:
+            text = f"column {name!r} is read from the field {field!r} of a payload, and was from {was!r}"
+            yield Difference("writers", text, name)
+
+
+def _of_types(name: str, was: str, now: str) -> Iterator[Difference]:
+    wider, before, after = _is_wider(was, now), _required_parts(was), _required_parts(now)
+    reads = wider and not any(required and after.get(part) is False for part, required in before.items())
+    writes = wider and not any(
+        # A part that is new has to come only where what it is a part of came before.
+        required and not before.get(part) and part[:-1] in before
+        for part, required in after.items()
+    )
+    what = f"column {name!r} is {plain_type(now)}, and was {plain_type(was)}"
+    if not reads:
+        yield Difference("readers", what, name, now)
+    elif writes:
+        yield Difference("nobody", f"{what}, which has all its values", name, now)
+    # Payloads are written by others: a narrower type rejects what came through before.
+    if not writes:
+        yield Difference("writers", f"{what}: values of the old type may be rejected", name)
+
+
+def _required_parts(type_: str) -> dict[tuple[str, ...], bool]:
+    """The parts of a type at any depth by their paths, each with true where it is never null; the whole has none."""
+
+    def parts(of: exp.DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+        yield path, False
+        for number, each in enumerate(of.expressions if of.this in _NESTED else ()):
+            if isinstance(each, exp.ColumnDef) and each.kind is not None:
+                yield from parts(each.kind, (*path, each.name))
+                kinds = (constraint.kind for constraint in each.args.get("constraints") or ())
+                yield (*path, each.name), any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
+            else:
+                yield from parts(each, (*path, str(number)))
+
+    return dict(parts(exp.DataType.build(plain_type(type_), dialect="spark"), ()))
+
+
+_NESTED = (exp.DataType.Type.STRUCT, exp.DataType.Type.ARRAY, exp.DataType.Type.MAP)
 
 
 def _of_keys(before: Terms, after: Terms) -> Iterator[Difference]:
@@ -128,13 +163,19 @@ def _of_conditions(before: Terms, after: Terms) -> Iterator[Difference]:
 
 def _of_checks(before: Terms, after: Terms) -> Iterator[Difference]:
     old, new = ({(each.query, each.expected): each for each in terms.contract.checks} for terms in (before, after))
+    for each, now in ((old[said], new[said]) for said in old if said in new):
+        if each.severity == "error" and now.severity == "warning":
+            yield Difference("readers", f"check {each.name!r} only warns, and closes no gate")
+        elif each.severity == "warning" and now.severity == "error":
+            yield Difference("writers", f"check {each.name!r} closes the gate, and only warned")
     gone = {column.name for column in before.columns if after.column(column.name) is None}
     for said, each in old.items():
         if said not in new and not _is_about(each.query, gone):
             yield Difference("readers", f"check {each.name!r} is gone: {each.query} {each.expected}")
     for said, each in new.items():
         if said not in old:
-            yield Difference("writers", f"check {each.name!r} is new: {each.query} {each.expected}")
+            breaks: Breaks = "writers" if each.severity == "error" else "nobody"
+            yield Difference(breaks, f"check {each.name!r} is new: {each.query} {each.expected}")
 
 
 def _of_promises(before: Terms, after: Terms) -> Iterator[Difference]:
@@ -176,10 +217,10 @@ def is_compatible(found: Iterable[Difference]) -> bool:
 def _is_about(query: str, columns: set[str]) -> bool:
     """True if SQL names one of the columns."""
     try:
-        named = {column.name for column in sqlglot.parse_one(query, dialect="spark").find_all(exp.Column)}
+        named = {column.name.lower() for column in sqlglot.parse_one(query, dialect="spark").find_all(exp.Column)}
     except sqlglot.errors.SqlglotError:
         return False
-    return bool(named & columns)
+    return bool(named & {column.lower() for column in columns})
 
 
 def _said(condition: str) -> str:
@@ -193,20 +234,9 @@ def _said(condition: str) -> str:
     return tree.sql("spark", normalize=True).lower() if not tree.find(exp.Literal) else tree.sql("spark")
 
 
-def _plain(type_: str) -> str:
-    """A type without the comments of its parts."""
-    tree = sqlglot.parse_one(f"CREATE TABLE t (c {type_}\n)", dialect="spark")
-    for constraint in list(tree.find_all(exp.ColumnConstraint)):
-        if isinstance(constraint.kind, exp.CommentColumnConstraint):
-            constraint.pop()
-    column = tree.find(exp.ColumnDef)
-    assert column is not None and column.kind is not None
-    return column.kind.sql("spark").lower()
-
-
 def _is_wider(was: str, now: str) -> bool:
     """True if each value of the old type is one of the new type: numbers by their digits, structs by their fields."""
-    was, now = _plain(was), _plain(now)
+    was, now = plain_type(was), plain_type(now)
     if was == now or now in _WIDER.get(was, ()):
         return True
     one, other = (sqlglot.exp.DataType.build(each, dialect="spark") for each in (was, now))

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from streaming.contracts.terms import OPERATORS, Bound, Check, Condition, Severity, as_name, unique_check
-from streaming.contracts.types import Refuse
+from streaming.contracts.types import Refuse, range_of, width_of
 
 if TYPE_CHECKING:
     from open_data_contract_standard.model import DataQuality, SchemaProperty
@@ -52,7 +52,10 @@ def option_conditions(of: SchemaProperty, type_: str, name: str, value: str, ref
     def condition(what: str, text: str) -> Condition:
         return Condition(as_name(f"{column}_{what}"), f"{value} is null or {text}")
 
-    for option, asked in (of.logicalTypeOptions or {}).items():
+    options, width = dict(of.logicalTypeOptions or {}), width_of(of)
+    if width is not None:
+        options["maxLength"] = min(width, options.get("maxLength", width))
+    for option, asked in options.items():
         if option in _COMPARED:
             # An instant is given as text.
             kind = type_ if type_ in ("date", "timestamp") else ""
@@ -70,14 +73,16 @@ def option_conditions(of: SchemaProperty, type_: str, name: str, value: str, ref
                 yield condition(option, f"size(array_distinct({value})) = size({value})")
         elif option == "format" and of.logicalType == "string" and asked in _FORMATS:
             yield condition(f"is_{asked}", f"{value} rlike {literal(_FORMATS[asked])}")
-        elif not (_says_nothing(option, asked, of.logicalType)):
+        elif option == "format" and (limits := range_of(of, type_)) is not None:
+            yield condition(f"is_{asked}", f"{value} between {limits[0]} and {limits[1]}")
+        elif not says_nothing(option, asked, of.logicalType):
             refuse(f"{name}.logicalTypeOptions.{option}", f"nothing here checks {option}={asked!r}")
     if of.enum:
         allowed = ", ".join(literal(each.value) for each in of.enum)
         yield condition("enum", f"{value} in ({allowed})")
 
 
-def _says_nothing(option: str, asked: Any, logical: str | None) -> bool:
+def says_nothing(option: str, asked: Any, logical: str | None) -> bool:
     """True of an option that the type has followed, or that says what is so here in any case."""
     follows = option == "format" and logical in ("integer", "number")
     is_utc = option == "timezone" or (option == "defaultTimezone" and asked in ("UTC", "Etc/UTC"))
@@ -101,7 +106,12 @@ def quality_terms(
         elif operator is None:
             refuse(where, f"it compares with nothing; use one of {', '.join(OPERATORS)}")
         elif of.type == "sql" or (metric is None and of.query):
-            yield _of_sql(of, table, column, name, severity, operator, bound)
+            term = _of_sql(of, table, column, name, severity, operator, bound)
+            others = _others_read(term.query, table) if isinstance(term, Check) else ()
+            if others:
+                refuse(where, f"it reads {others[0]!r}, and a check reads its own table {table!r} alone")
+            else:
+                yield term
         elif metric not in _METRICS:
             refuse(where, f"metric {metric!r} is none of {', '.join(_METRICS)}")
         else:
@@ -131,6 +141,17 @@ def _of_sql(
         holds = _NOT_TRUE.fullmatch(rows[2])
         return Condition(name, holds[1] if holds else f"not coalesce(({rows[2]}), false)", severity)
     return Check(name, table, query, operator, bound, severity, (of.description or "").strip())
+
+
+def _others_read(query: str, table: str) -> tuple[str, ...]:
+    """The tables that a query reads besides its own, in the order of their names."""
+    try:
+        tree = sqlglot.parse_one(query, dialect="spark")
+    except SqlglotError:
+        return ()
+    known = {table.lower(), *(each.alias.lower() for each in tree.find_all(exp.CTE))}
+    read = {each.sql("spark") for each in tree.find_all(exp.Table) if each.db or each.name.lower() not in known}
+    return tuple(sorted(read))
 
 
 def _is_of_one_row(condition: str) -> bool:
@@ -193,7 +214,7 @@ def _of_library(
             refuse(where, "invalidValues needs arguments.validValues or arguments.pattern")
             return
         good = f"{value} is null or ({' and '.join(parts)})"
-    if _is_none(operator, bound):
+    if unit == "rows" and _is_none(operator, bound):
         yield Condition(name, good, severity)
         return
     broken = f"count_if(NOT coalesce(({good}), false))"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.base import ContractError, needs, sql
-from streaming.contracts.quality import option_conditions, quality_terms
+from streaming.contracts.quality import option_conditions, quality_terms, says_nothing
 from streaming.contracts.standard import violations
 from streaming.contracts.terms import Asked, Check, Condition, Contract, Terms
-from streaming.contracts.types import meaning_of, spark_type
+from streaming.contracts.types import meaning_of, range_of, spark_type, width_of
 
 if TYPE_CHECKING:
     from open_data_contract_standard.model import (
@@ -132,6 +132,7 @@ class _Reader:
         parts += quality_terms(table.quality or [], name, None, name, self._refuse, self._tell)
         checks = tuple(self._distinct([each for each in parts if isinstance(each, Check)]))
         conditions = tuple(self._distinct([each for each in parts if isinstance(each, Condition)]))
+        self._refuse_unknown_elements()
         freshness, element = self._freshness()
         event_time = self._custom("tidemark", _EVENT_TIME) or element
         retention = self._retention()
@@ -179,22 +180,47 @@ class _Reader:
         for part in of.properties or ():
             where, field = f"{place}.{part.name}", f"{value}.`{part.name}`"
             yield from option_conditions(part, spark_type(part, where, self._refuse), where, field, self._refuse)
-            self._refuse_in(part, where, options=False)
+            self._refuse_field(part, where)
             yield from self._of_parts(part, field, where)
-        for each, where in ((of.items, f"{place}.items"), (of.map and of.map.value, f"{place}.map.value")):
-            if each:
-                self._refuse_in(each, where, options=True)
-                for part in each.properties or ():
-                    self._refuse_in(part, f"{where}.{part.name}", options=True)
+        self._refuse_elements(of, place)
 
-    def _refuse_in(self, of: SchemaProperty, place: str, *, options: bool) -> None:
-        asked = {
-            "primaryKey": of.primaryKey,
-            "unique": of.unique,
-            "quality": of.quality,
-            "logicalTypeOptions": options and {k: v for k, v in (of.logicalTypeOptions or {}).items() if k != "format"},
-            "enum": options and of.enum,
+    def _refuse_elements(self, of: SchemaProperty, place: str) -> None:
+        """Refuse what is asked of the elements of an array or map, and of all that is in them."""
+        for each, where, may_be_null in _elements(of, place):
+            if each.required and may_be_null:
+                self._refuse(f"{where}.required", "nothing here looks whether an element is null")
+            self._refuse_whole(each, where)
+            self._refuse_within(each, where)
+
+    def _refuse_within(self, of: SchemaProperty, place: str) -> None:
+        options = {
+            option: asked
+            for option, asked in (of.logicalTypeOptions or {}).items()
+            if not says_nothing(option, asked, of.logicalType)
         }
+        asked = {
+            "logicalTypeOptions": options or range_of(of, spark_type(of, place, self._refuse)),
+            "enum": of.enum,
+            "physicalType": width_of(of),
+        }
+        self._refuse_asked(asked, place)
+        for part in of.properties or ():
+            self._refuse_field(part, f"{place}.{part.name}")
+            self._refuse_within(part, f"{place}.{part.name}")
+        self._refuse_elements(of, place)
+
+    def _refuse_field(self, of: SchemaProperty, place: str) -> None:
+        if _is_renamed(of):
+            self._refuse(
+                f"{place}.physicalName", f"payloads have it as {of.physicalName!r}, and only a column can be renamed"
+            )
+        self._refuse_whole(of, place)
+
+    def _refuse_whole(self, of: SchemaProperty, place: str) -> None:
+        """Refuse what only a whole column can be asked for."""
+        self._refuse_asked({"primaryKey": of.primaryKey, "unique": of.unique, "quality": of.quality}, place)
+
+    def _refuse_asked(self, asked: dict[str, Any], place: str) -> None:
         for what, value in asked.items():
             if value:
                 self._refuse(f"{place}.{what}", "it is asked of a part, and only whole columns and structs are checked")
@@ -253,6 +279,22 @@ class _Reader:
                 found = self._interval(agreed)
                 return None if found is None else found[1]
         return None
+
+    def _refuse_unknown_elements(self) -> None:
+        """Refuse a service level of what is not there: it would be of nothing."""
+        tables = {name for each in self._contract.schema_ or () for name in (each.name, each.physicalName) if name}
+        columns = {each.name for each in self._table.properties or ()}
+        for agreed in self._contract.slaProperties or ():
+            if (agreed.property or "").lower() in (*_FRESH, "retention"):
+                for element in filter(None, (each.strip() for each in (agreed.element or "").split(","))):
+                    table, _, column = element.partition(".")
+                    is_own = table in (self._table.name, self._table.physicalName)
+                    if table not in tables or (is_own and column and column.partition(".")[0] not in columns):
+                        there = sorted(columns if table in tables else tables, key=str)
+                        self._refuse(
+                            f"slaProperties.{agreed.property}",
+                            f"its element {element!r} is not there; there are {', '.join(map(str, there))}",
+                        )
 
     def _concerns(self, agreed: ServiceLevelAgreementProperty) -> bool:
         """True of what is agreed on this table; an element is `table.column`, or several."""
@@ -314,14 +356,26 @@ class _Reader:
                 self._untaken.append(f"{place}.{name}")
         for part in of.properties or ():
             self._tell_rest_of(part, f"{place}.{part.name}")
-        if of.items is not None:
-            self._tell_rest_of(of.items, f"{place}.items")
+        for each, where, _ in _elements(of, place):
+            self._tell_rest_of(each, where)
+            texts = ("physicalName", "description", "businessName", "examples")
+            self._untaken += [f"{where}.{name}" for name in texts if getattr(each, name)]
 
 
 def _asked(agreed: ServiceLevelAgreementProperty, within: str) -> Asked:
     own = {each.property: each.value for each in agreed.customProperties or () if each.vendor == "tidemark"}
     by, named = own.get(_BY) or (), own.get(_NAMED)
     return Asked(within, tuple(map(str, by)), own.get(_RETIRED_AFTER), None if named is None else int(named))
+
+
+def _elements(of: SchemaProperty, place: str) -> Iterator[tuple[SchemaProperty, str, bool]]:
+    """The elements of an array or map: each with its place, and true where one of them may be null."""
+    if of.items is not None:
+        yield of.items, f"{place}.items", True
+    if of.map is not None:
+        for name, each in (("key", of.map.key), ("value", of.map.value)):
+            if each is not None:
+                yield each, f"{place}.map.{name}", name == "value"
 
 
 def _is_renamed(of: SchemaProperty) -> bool:

@@ -144,7 +144,7 @@ def renamed_terms(terms: Terms, name: str) -> Terms:
 def _over(query: str, table: str, name: str) -> str:
     tree = sqlglot.parse_one(query, dialect="spark")
     for read in tree.find_all(exp.Table):
-        if read.name == table:
+        if read.name.lower() == table.lower():
             read.set("this", exp.to_identifier(name))
     return tree.sql("spark")
 

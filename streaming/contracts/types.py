@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
     from open_data_contract_standard.model import SchemaProperty
 
 _Type = exp.DataType.Type
+_TEXTS = (_Type.CHAR, _Type.BPCHAR, _Type.VARCHAR, _Type.TEXT, _Type.NCHAR, _Type.NVARCHAR, _Type.UUID)
+_BINARIES = (_Type.BINARY, _Type.VARBINARY)
 _SCALARS = {
-    **dict.fromkeys((_Type.CHAR, _Type.VARCHAR, _Type.TEXT, _Type.NCHAR, _Type.NVARCHAR, _Type.UUID), "string"),
+    **dict.fromkeys(_TEXTS, "string"),
     _Type.BOOLEAN: "boolean",
     _Type.TINYINT: "tinyint",
     _Type.SMALLINT: "smallint",
@@ -28,7 +32,7 @@ _SCALARS = {
     **dict.fromkeys(
         (_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ, _Type.DATETIME, _Type.TIMESTAMPNTZ), "timestamp"
     ),
-    **dict.fromkeys((_Type.BINARY, _Type.VARBINARY), "binary"),
+    **dict.fromkeys(_BINARIES, "binary"),
 }
 """The types that databases have, as Spark's: widths of texts are rules, and instants have one type."""
 
@@ -48,6 +52,10 @@ _LOGICAL: dict[str, tuple[str, ...]] = {
 
 _WIDTHS = {"i8": "tinyint", "i16": "smallint", "i32": "int", "i64": "bigint", "u8": "smallint", "u16": "int"}
 _WIDTHS |= {"u32": "bigint", "f32": "float", "f64": "double"}
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_RANGES = {type_: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for type_, bits in _BITS.items()}
+"""The least and the greatest number of each type."""
+
 _DEFAULTS = {
     "string": "string",
     "boolean": "boolean",
@@ -78,11 +86,20 @@ def spark_type(of: SchemaProperty, place: str, refuse: Refuse) -> str:
         )
         type_ = f"map<{key}, {value}>"
     elif of.physicalType is not None:
-        found = _of_database(of.physicalType)
-        if found is None:
+        parsed = _of_database(of.physicalType)
+        if parsed is None:
             refuse(f"{place}.physicalType", f"{of.physicalType!r} is no type that a column here can have")
             return "string"
-        type_ = found
+        if any(_width(part) is not None for part in parsed.find_all(exp.DataType) if part is not parsed):
+            refuse(
+                f"{place}.physicalType",
+                f"{of.physicalType!r} has a width within it, which nothing here checks; write its parts as properties",
+            )
+        if parsed.this == _Type.DECIMAL and not parsed.expressions and of.logicalType == "integer":
+            return "decimal(38, 0)"
+        type_ = _known(parsed) or "string"
+        if of.logicalType == "integer" and type_.startswith("decimal") and not type_.endswith(", 0)"):
+            refuse(f"{place}.logicalType", f"it is 'integer', and the column is of type {type_}")
     else:
         width = (of.logicalTypeOptions or {}).get("format") if of.logicalType in ("integer", "number") else None
         found = _WIDTHS.get(str(width)) if width is not None else _DEFAULTS.get(of.logicalType or "")
@@ -97,9 +114,37 @@ def spark_type(of: SchemaProperty, place: str, refuse: Refuse) -> str:
 
 
 def _field(of: SchemaProperty, place: str, refuse: Refuse) -> str:
+    return _part(sql.Column(of.name or "", spark_type(of, place, refuse), bool(of.required), meaning_of(of)))
+
+
+def _part(of: sql.Column) -> str:
     required = " not null" if of.required else ""
-    comment = f" comment {_text(meaning_of(of))}" if meaning_of(of) else ""
-    return f"{_quoted(of.name or '')}: {spark_type(of, place, refuse)}{required}{comment}"
+    comment = f" comment {_text(of.comment)}" if of.comment else ""
+    return f"{_quoted(of.name)}: {of.type}{required}{comment}"
+
+
+def width_of(of: SchemaProperty) -> int | None:
+    """The most characters, of a binary bytes, that the physical type of a property has; None for any number."""
+    if of.physicalType is None or of.properties or of.items is not None or of.map is not None:
+        return None
+    parsed = _of_database(of.physicalType)
+    return None if parsed is None else _width(parsed)
+
+
+def _width(type_: exp.DataType) -> int | None:
+    width = type_.expressions[0].name if type_.this in (*_TEXTS, *_BINARIES) and type_.expressions else ""
+    return int(width) if width.isdigit() else None
+
+
+def range_of(of: SchemaProperty, type_: str) -> tuple[int, int] | None:
+    """The least and the greatest number that the format of an integer has, where its column has others besides."""
+    format_ = str((of.logicalTypeOptions or {}).get("format")) if of.logicalType == "integer" else ""
+    if re.fullmatch("[iu](8|16|32|64)", format_) is None or not type_.startswith(_NUMBERS):
+        return None
+    bits = int(format_[1:])
+    low, high = (0, 2**bits - 1) if format_[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    least, greatest = _RANGES.get(type_, (None, None))
+    return None if least is not None and greatest is not None and low <= least and greatest <= high else (low, high)
 
 
 def meaning_of(of: SchemaProperty) -> str:
@@ -130,7 +175,7 @@ def property_of(column: sql.Column) -> dict[str, Any]:
 
 
 def _type_of(type_: exp.DataType) -> dict[str, Any]:
-    told: dict[str, Any] = {"physicalType": type_.sql("spark").lower()}
+    told: dict[str, Any] = {"physicalType": plain_type(type_)}
     name = told["physicalType"].partition("<")[0].partition("(")[0]
     logical = next((each for each, begins in _LOGICAL.items() if name in begins), "string")
     told["logicalType"] = "number" if name == "decimal" else logical
@@ -155,6 +200,19 @@ def _parts(type_: exp.DataType) -> Iterator[sql.Column]:
         yield sql.Column(part.name, part.kind.sql("spark"), required, " ".join(comments))
 
 
+def plain_type(type_: str | exp.DataType) -> str:
+    """A type of Spark as text, without the comments of its parts, and with the digits that Spark gives a decimal."""
+    type_ = _parsed(type_) if isinstance(type_, str) else type_
+    if type_.this == _Type.STRUCT:
+        parts = (replace(part, type=plain_type(part.type), comment="") for part in _parts(type_))
+        return f"struct<{', '.join(map(_part, parts))}>"
+    if type_.this in (_Type.ARRAY, _Type.MAP):
+        return f"{type_.this.value.lower()}<{', '.join(map(plain_type, type_.expressions))}>"
+    if type_.this == _Type.DECIMAL:
+        return _decimal(type_) or "decimal(10, 0)"
+    return type_.sql("spark").lower()
+
+
 def _parsed(type_: str) -> exp.DataType:
     table = sqlglot.parse_one(f"CREATE TABLE t (c {type_}\n)", dialect="spark")
     column = table.find(exp.ColumnDef)
@@ -162,16 +220,15 @@ def _parsed(type_: str) -> exp.DataType:
     return column.kind
 
 
-def _of_database(text: str) -> str | None:
-    """A type as some database writes it, as Spark's; None where there is none."""
+def _of_database(text: str) -> exp.DataType | None:
+    """A type as some database writes it; None where it is none that Spark has."""
     for dialect in ("spark", "postgres", "snowflake", "bigquery", "oracle"):
         try:
             type_ = exp.DataType.build(text, dialect=dialect)
         except (SqlglotError, ValueError):
             continue
-        known = _known(type_)
-        if known is not None:
-            return known
+        if _known(type_) is not None:
+            return type_
     return None
 
 
@@ -179,10 +236,26 @@ def _known(type_: exp.DataType) -> str | None:
     if type_.this in _SCALARS:
         return _SCALARS[type_.this]
     if type_.this == _Type.DECIMAL:
-        digits = [parameter.name for parameter in type_.expressions]
-        return f"decimal({', '.join([*digits, '0'][:2])})" if digits else "decimal(38, 18)"
-    nested = (_Type.STRUCT, _Type.ARRAY, _Type.MAP)
-    return type_.sql("spark").lower() if type_.this in nested and type_.expressions else None
+        return _decimal(type_) or "decimal(38, 18)"
+    if type_.this not in (_Type.STRUCT, _Type.ARRAY, _Type.MAP) or not type_.expressions:
+        return None
+    is_struct = type_.this == _Type.STRUCT
+    if is_struct and not all(isinstance(part, exp.ColumnDef) for part in type_.expressions):
+        return None
+    types = [_known(part.kind if is_struct else part) for part in type_.expressions]
+    if None in types:
+        return None
+    if is_struct:
+        # Fields of payloads go by their case.
+        columns = zip(_parts(type_), types, strict=True)
+        return f"struct<{', '.join(_part(replace(part, type=each or '')) for part, each in columns)}>"
+    return f"{type_.this.value.lower()}<{', '.join(each or '' for each in types)}>"
+
+
+def _decimal(type_: exp.DataType) -> str | None:
+    """A decimal with its digits; None where it has none."""
+    digits = [parameter.name for parameter in type_.expressions]
+    return f"decimal({', '.join([*digits, '0'][:2])})" if digits else None
 
 
 def _quoted(name: str) -> str:

@@ -99,7 +99,7 @@ def test_two_files_are_compared_and_the_document_has_it_all(typed: Typed, tmp_pa
 
 def test_a_file_alone_is_read_and_what_changes_nothing_is_told(tidemark: Tidemark) -> None:
     code, out = tidemark(f"contract check {ORDERS}")
-    assert code == 0 and out.startswith("orders 2.1.0 (active): 8 columns, 6 rules, 3 checks")
+    assert code == 0 and out.startswith("orders 2.1.0 (active): 8 columns, 7 rules, 3 checks")
     assert "changes nothing here: description.usage: a text that people read; domain;" in out
 
 

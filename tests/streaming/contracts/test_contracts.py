@@ -81,6 +81,7 @@ def test_what_is_about_a_row_is_a_rule_and_what_is_about_all_rows_an_expectation
     stream = declared()
     assert {rule.name: rule.on_violation for rule in stream.rules} == {
         "order_id_pattern": "reject",
+        "country_max_length": "reject",
         "country_invalid_values": "reject",
         "amount_minimum": "reject",
         "token_is_uuid": "reject",
@@ -95,6 +96,101 @@ def test_what_is_about_a_row_is_a_rule_and_what_is_about_all_rows_an_expectation
         "row_count": "error",
         "mean_amount": "error",
     }
+
+
+@pytest.mark.parametrize(
+    ("option", "more", "rule", "check"),
+    [
+        ({"mustBe": 0}, {}, True, False),
+        ({"mustBeLessThan": 1}, {}, True, False),
+        ({"mustBeLessThan": 1}, {"unit": "rows"}, True, False),
+        # Of a hundred thousand rows some may be null.
+        ({"mustBeLessThan": 1}, {"unit": "percent"}, False, True),
+        ({"mustBe": 0}, {"unit": "percent"}, False, True),
+    ],
+)
+@pytest.mark.parametrize("metric", ["nullValues", "missingValues", "invalidValues"])
+def test_less_than_one_row_is_a_rule_and_less_than_one_percent_is_an_expectation(
+    metric: str,
+    option: Document,
+    more: Document,
+    rule: bool,
+    check: bool,
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    quality = {"name": "vip only", "metric": metric, "arguments": {"validValues": ["x"]}, **option, **more}
+    stream = declared(changed(lambda d: column(d, "token").update(quality=[quality])))
+    assert stream.contract is not None
+    assert ("vip_only" in {each.name for each in stream.rules}) == rule
+    assert ("vip_only" in {each.name for each in stream.contract.checks}) == check
+
+
+@pytest.mark.parametrize(
+    ("physical", "logical", "type_"),
+    [
+        ("struct<CustomerId string, Of: array<struct<`No 1`: INT>>>", "object", None),
+        ("STRUCT<CustomerId STRING, Of ARRAY<STRUCT<`No 1` INT>>>", "object", None),
+        ("ARRAY<TIMESTAMP_NTZ>", "array", "array<timestamp>"),
+        ("timestamp_ntz", "timestamp", "timestamp"),
+        ("NUMBER", "number", "decimal(38, 18)"),
+        ("NUMBER", "integer", "decimal(38, 0)"),
+        ("NUMERIC(12)", "integer", "decimal(12, 0)"),
+        ("map<string, array<decimal(9, 2)>>", None, "map<string, array<decimal(9, 2)>>"),
+    ],
+)
+def test_a_physical_type_is_carried_over_with_the_case_of_its_fields(
+    physical: str, logical: str | None, type_: str | None, changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    more = {"name": "note", "physicalType": physical, **({"logicalType": logical} if logical else {})}
+    (note,) = declared(changed(lambda d: d["schema"][0]["properties"].append(more))).format.columns[-1:]
+    assert note.type == (type_ or "struct<CustomerId: string, Of: array<struct<`No 1`: int>>>")
+
+
+@pytest.mark.parametrize(
+    ("physical", "options", "rules"),
+    [
+        ("VARCHAR(3)", {}, {"note_max_length": "`note` is null or length(`note`) <= 3"}),
+        ("char(2)", {}, {"note_max_length": "`note` is null or length(`note`) <= 2"}),
+        ("character varying(20)", {"maxLength": 9}, {"note_max_length": "`note` is null or length(`note`) <= 9"}),
+        ("VARCHAR2(3 CHAR)", {"maxLength": 9}, {"note_max_length": "`note` is null or length(`note`) <= 3"}),
+        ("bpchar(4)", {}, {"note_max_length": "`note` is null or length(`note`) <= 4"}),
+        ("TEXT", {}, {}),
+        ("varchar", {}, {}),
+        ("NVARCHAR(MAX)", {}, {}),
+    ],
+)
+def test_the_width_of_a_text_is_a_rule(
+    physical: str,
+    options: Document,
+    rules: dict[str, str],
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    more = {"name": "note", "physicalType": physical, "logicalType": "string", "logicalTypeOptions": options}
+    stream = declared(changed(lambda d: d["schema"][0]["properties"].append(more)))
+    assert {each.name: each.condition for each in stream.rules if each.name.startswith("note")} == rules
+    stream = declared(changed(lambda d: column(d, "customer")["properties"].append(more)))
+    found = {each.name: each.condition for each in stream.rules if each.name.startswith("customer_note")}
+    assert found == {f"customer_{name}": text.replace("`note`", "`customer`.`note`") for name, text in rules.items()}
+
+
+@pytest.mark.parametrize(
+    ("format_", "physical", "text"),
+    [
+        ("u8", None, "between 0 and 255"),
+        ("u32", "BIGINT", "between 0 and 4294967295"),
+        ("i32", "NUMBER(12)", "between -2147483648 and 2147483647"),
+        ("i32", None, None),
+        ("i64", "INTEGER", None),
+    ],
+)
+def test_the_format_of_an_integer_is_a_rule_where_its_column_has_other_numbers_too(
+    format_: str, physical: str | None, text: str | None, changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    more = {"name": "note", "logicalType": "integer", "logicalTypeOptions": {"format": format_}}
+    more |= {"physicalType": physical} if physical else {}
+    stream = declared(changed(lambda d: d["schema"][0]["properties"].append(more)))
+    found = {each.name: each.condition for each in stream.rules if each.name.startswith("note")}
+    assert found == ({f"note_is_{format_}": f"`note` is null or `note` {text}"} if text else {})
 
 
 def test_service_levels_owners_and_description_are_those_of_the_stream() -> None:
@@ -141,7 +237,67 @@ def test_what_changes_nothing_is_told_by_its_place() -> None:
             lambda d: d["schema"][0].update(quality=[{"metric": "duplicateValues", "mustBe": 0, "unit": "share"}]),
         ),
         ("orders.lines.items.sku.unique", lambda d: column(d, "lines")["items"]["properties"][0].update(unique=True)),
+        ("orders.lines.items.required", lambda d: column(d, "lines")["items"].update(required=True)),
+        (
+            "orders.lines.items.sku.physicalName",
+            lambda d: column(d, "lines")["items"]["properties"][0].update(physicalName="SKU"),
+        ),
+        ("orders.customer.vip.physicalName", lambda d: column(d, "customer")["properties"][1].update(physicalName="v")),
+        (
+            "orders.lines.items.sku.physicalType",
+            lambda d: column(d, "lines")["items"]["properties"][0].update(physicalType="VARCHAR(9)"),
+        ),
+        (
+            "orders.lines.items.sku.logicalTypeOptions",
+            lambda d: column(d, "lines")["items"]["properties"][0].update(logicalTypeOptions={"format": "uuid"}),
+        ),
+        (
+            "orders.lines.items.pieces.logicalTypeOptions",
+            lambda d: column(d, "lines")["items"]["properties"][1].update(logicalTypeOptions={"format": "u8"}),
+        ),
+        (
+            # An array of structs in an array of structs.
+            "orders.lines.items.parts.items.no.unique",
+            lambda d: column(d, "lines")["items"]["properties"].append(
+                {
+                    "name": "parts",
+                    "logicalType": "array",
+                    "items": {
+                        "logicalType": "object",
+                        "properties": [{"name": "no", "logicalType": "string", "unique": True}],
+                    },
+                }
+            ),
+        ),
+        (
+            "orders.attributes.physicalType",
+            lambda d: column(d, "attributes").update(physicalType="map<string, char(2)>"),
+        ),
+        (
+            "orders.attributes.map.key.enum",
+            lambda d: (
+                column(d, "attributes").pop("physicalType"),
+                column(d, "attributes").update(
+                    logicalType="map",
+                    map={
+                        "key": {"logicalType": "string", "enum": [{"value": "a"}]},
+                        "value": {"logicalType": "string"},
+                    },
+                ),
+            ),
+        ),
+        ("orders.amount.logicalType", lambda d: column(d, "amount").update(logicalType="integer")),
+        (
+            "orders.quality[0]",
+            lambda d: d["schema"][0].update(
+                quality=[
+                    {"type": "sql", "query": "SELECT count(*) FROM orders JOIN returns USING (order_id)", "mustBe": 0}
+                ]
+            ),
+        ),
         ("slaProperties.latency", lambda d: d["slaProperties"][0].update(value="soon")),
+        ("slaProperties.latency", lambda d: d["slaProperties"][0].update(element="Orders.placed_at")),
+        ("slaProperties.latency", lambda d: d["slaProperties"][0].update(element="orders.placedAt")),
     ],
 )
 def test_what_cannot_be_followed_is_refused_by_its_place_unless_it_is_left_out_on_purpose(
@@ -178,7 +334,7 @@ def test_a_file_that_is_no_contract_is_refused_with_what_is_wrong(tmp_path: Path
 
 
 def test_of_several_tables_one_is_named(changed: Callable[[Callable[[Document], object]], Path]) -> None:
-    path = changed(lambda d: d["schema"].append({**d["schema"][0], "name": "returns"}))
+    path = changed(lambda d: d["schema"].append({**d["schema"][0], "name": "returns", "quality": []}))
     with pytest.raises(ContractError) as raised:
         declared(path)
     assert raised.value.choices == ("orders", "returns")
@@ -207,6 +363,20 @@ def test_names_that_payloads_have_are_fields_of_the_format(
 ) -> None:
     stream = declared(changed(lambda d: column(d, "order_id").update(physicalName="_id")))
     assert isinstance(stream.format, Json) and stream.format.fields == {"order_id": "_id"}
+
+
+def test_a_decimal_without_digits_has_those_of_spark_in_the_contract_that_is_written(tmp_path: Path) -> None:
+    columns = "at timestamp, paid decimal, lines array<struct<Price: decimal(5)>>"
+    stream = Stream(name="paid", source=SOURCE, format=Json(columns), event_time="at", clock=CLOCK)
+    again = reread(stream, tmp_path / "paid.yaml")
+    assert [each.type for each in again.format.columns[1:]] == [
+        "decimal(10, 0)",
+        "array<struct<Price: decimal(5, 0)>>",
+    ]
+    assert differences(terms_of_stream(stream), read_contract(tmp_path / "paid.yaml")) == (
+        differences(terms_of_stream(stream), terms_of_stream(again))
+    )
+    assert all(each.breaks == "nobody" for each in differences(terms_of_stream(stream), terms_of_stream(again)))
 
 
 def reread(stream: Stream, path: Path, **more: Any) -> Stream:
@@ -316,6 +486,46 @@ def test_a_stream_of_another_name_asks_for_what_its_contract_does() -> None:
             [("nobody", "which has all its values")],
         ),
         (
+            lambda d: column(d, "lines")["items"]["properties"][0].update(name="SKU"),
+            [("readers", "'lines' is array<struct<SKU: string not null"), ("writers", "'lines'")],
+        ),
+        (
+            lambda d: column(d, "lines")["items"]["properties"][1].update(required=True),
+            [("writers", "'lines' is")],
+        ),
+        (
+            lambda d: column(d, "lines")["items"]["properties"][0].update(required=False),
+            [("readers", "'lines' is")],
+        ),
+        (
+            lambda d: column(d, "lines")["items"]["properties"].append({"name": "note", "logicalType": "string"}),
+            [("nobody", "which has all its values")],
+        ),
+        (
+            lambda d: column(d, "customer")["properties"].append(
+                {"name": "id", "logicalType": "string", "required": True}
+            ),
+            [("writers", "'customer' is")],
+        ),
+        (
+            lambda d: column(d, "order_id").update(physicalName="_id"),
+            [("writers", "'order_id' is read from the field '_id' of a payload, and was from 'order_id'")],
+        ),
+        (
+            lambda d: d["schema"][0]["quality"][0].update(severity="warning"),
+            [("readers", "check 'row_count' only warns")],
+        ),
+        (
+            lambda d: column(d, "country")["quality"][1].pop("severity"),
+            [("writers", "check 'country_null_values' closes the gate")],
+        ),
+        (
+            lambda d: d["schema"][0]["quality"].append(
+                {"metric": "rowCount", "mustBeLessThan": 9, "name": "few", "severity": "info"}
+            ),
+            [("nobody", "check 'few' is new")],
+        ),
+        (
             lambda d: column(d, "lines")["items"]["properties"].pop(0),
             [("readers", "'lines' is"), ("writers", "'lines'")],
         ),
@@ -349,6 +559,16 @@ def test_each_change_says_whom_it_breaks(
     assert [each.breaks for each in found] == [breaks for breaks, _ in told], found
     assert all(words in each.text for each, (_, words) in zip(found, told, strict=True)), found
     assert is_compatible(found) == all(breaks == "nobody" for breaks, _ in told)
+
+
+def test_a_column_that_is_read_from_its_own_field_again_breaks_writers(
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    renamed = read_contract(changed(lambda d: column(d, "order_id").update(physicalName="_id")))
+    (found,) = differences(renamed, BEFORE)
+    assert (found.breaks, found.column) == ("writers", "order_id")
+    assert found.text == "column 'order_id' is read from the field 'order_id' of a payload, and was from '_id'"
+    assert differences(renamed, renamed) == ()
 
 
 def test_a_column_that_is_gone_names_the_views_that_are_made_of_it_and_no_others() -> None:

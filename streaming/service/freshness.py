@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ from streaming.tables import delta, files_added, read_added
 
 _NEWEST = "_newest"
 _INSTANT = pa.timestamp("us", "UTC")
+_FILE_DAY = f"partition.{DAY}"
+_FILES_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,10 @@ def watched(pipeline: Pipeline) -> tuple[Watched, ...]:
 class NewestTimes:
     """The newest time of each value of a stream or view, read from its table without Spark.
 
-    Only files that came since the last look are read, with no more of their columns than are asked for, and at first
-    those of the days on which a value may have come that is not retired yet. Where files are put together, their rows
-    are read again, which changes nothing.
+    Only files that came since the last look are read, with no more of their columns than are asked for, and of those
+    only the days on which a value may have come that is not retired yet. Where one of them is there no more, as after
+    an erasure or where files were put together, all are read again: its values may have gone with it. In memory are the
+    values that are not retired.
     """
 
     def __init__(self, lake: Lake, of: Watched) -> None:
@@ -60,8 +63,10 @@ class NewestTimes:
         else:
             self._uri, self._time = lake.table(of.of), "window_end"
         self._freshness = of.freshness
+        # The date of a window is that of its start, which lies before the end that is compared.
+        self._first_begin = _same if isinstance(of.of, Stream) else of.of.first_begin
         self._table: DeltaTable | None = None
-        self._read: set[str] = set()
+        self._read: dict[str, date | None] = {}
         self._newest: pa.Table | None = None
 
     def status(self, now: datetime) -> ValuesStatus:
@@ -80,6 +85,11 @@ class NewestTimes:
             named=tuple(LateValue(value=_named(row, freshness), newest=row[_NEWEST]) for row in named),
         )
 
+    @property
+    def remembered(self) -> int:
+        """The number of values in memory."""
+        return 0 if self._newest is None else self._newest.num_rows
+
     def _values(self, since: datetime) -> pa.Table | None:
         """A row for each value, with its newest time; values whose times are all before `since` may be missing."""
         table = delta.open_table(self._uri)
@@ -87,33 +97,54 @@ class NewestTimes:
             self._table = self._newest = None
             return None
         if self._table is None or self._table.metadata().id != table.metadata().id:
-            self._read, self._newest = set(), None
+            self._read, self._newest = {}, None
         elif self._table.version() == table.version():
             return self._newest
         self._table = table
-        added = files_added(table)
-        paths = added.column("path").to_pylist()
-        unread = added.filter(pa.array([path not in self._read for path in paths], pa.bool_()))
-        days = unread.column(f"partition.{DAY}") if f"partition.{DAY}" in unread.column_names else None
-        if days is not None:
-            # Rejected rows have no day.
-            unread = unread.filter(pc.greater_equal(days, pa.scalar(since.date(), days.type)))
-        rows = read_added(table, unread, [*self._freshness.by, self._time, DAY])
-        rows = (
-            rows.filter(pc.is_valid(rows.column(DAY)))
-            .drop_columns([DAY])
-            .rename_columns([*self._freshness.by, _NEWEST])
-        )
-        times = rows.column(_NEWEST).cast(_INSTANT)
-        rows = rows.set_column(rows.column_names.index(_NEWEST), _NEWEST, times)
-        before = [] if self._newest is None else [self._newest]
-        together = pa.concat_tables([*before, rows.filter(pc.is_valid(rows.column(_NEWEST)))])
-        grouped = together.group_by(list(self._freshness.by)).aggregate([(_NEWEST, "max")])
-        self._newest = grouped.rename_columns(
-            [_NEWEST if name == f"{_NEWEST}_max" else name for name in grouped.column_names]
-        )
-        self._read = {*paths}
+        added = _files_since(files_added(table), self._first_begin(since))
+        days = added.column(_FILE_DAY).to_pylist() if _FILE_DAY in added.column_names else [None] * added.num_rows
+        files = dict(zip(added.column("path").to_pylist(), days, strict=True))
+        if any(path not in files for path, day in self._read.items() if _is_since(day, self._first_begin(since))):
+            self._read, self._newest = {}, None
+        unread = added.filter(pa.array([path not in self._read for path in files], pa.bool_()))
+        for first in range(0, max(unread.num_rows, 1), _FILES_AT_ONCE):
+            rows = self._times_in(table, unread.slice(first, _FILES_AT_ONCE))
+            before = [] if self._newest is None else [self._newest]
+            self._newest = _newest_of(pa.concat_tables([*before, rows]), self._freshness.by, since)
+        self._read = files
         return self._newest
+
+    def _times_in(self, table: DeltaTable, files: pa.Table) -> pa.Table:
+        """The values and times of the valid rows in some files."""
+        rows = read_added(table, files, [*self._freshness.by, self._time, DAY])
+        rows = rows.filter(pc.is_valid(rows.column(DAY))).drop_columns([DAY])
+        rows = rows.rename_columns([*self._freshness.by, _NEWEST])
+        return rows.set_column(len(self._freshness.by), _NEWEST, rows.column(_NEWEST).cast(_INSTANT))
+
+
+def _same(since: datetime) -> datetime:
+    return since
+
+
+def _files_since(added: pa.Table, since: datetime | None) -> pa.Table:
+    """The files with valid rows of the days from `since` on; rejected rows have no day."""
+    if _FILE_DAY not in added.column_names:
+        return added
+    days = added.column(_FILE_DAY)
+    if since is None:
+        return added.filter(pc.is_valid(days))
+    return added.filter(pc.greater_equal(days, pa.scalar(since.date(), days.type)))
+
+
+def _is_since(day: date | None, since: datetime | None) -> bool:
+    return day is None or since is None or day >= since.date()
+
+
+def _newest_of(rows: pa.Table, by: Sequence[str], since: datetime) -> pa.Table:
+    """The newest time of each value, of those that have one from `since` on."""
+    rows = rows.filter(pc.field(_NEWEST) >= pa.scalar(since, _INSTANT))
+    grouped = rows.group_by(list(by)).aggregate([(_NEWEST, "max")])
+    return grouped.rename_columns([_NEWEST if name == f"{_NEWEST}_max" else name for name in grouped.column_names])
 
 
 class ValueCounts:

@@ -12,12 +12,26 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from streaming import BoundedOutOfOrderness, Files, Freshness, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Freshness,
+    Json,
+    Lake,
+    Pipeline,
+    SessionWindow,
+    Sliding,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+)
 from streaming.base import DeclarationError
 from streaming.service.alerts import evaluate
-from streaming.service.freshness import ValueCounts, is_fresh, lateness_texts
+from streaming.service.freshness import NewestTimes, ValueCounts, Watched, is_fresh, lateness_texts
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus, ValuesStatus
+from streaming.windows import Window
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 INSTANT = pa.timestamp("us", "UTC")
@@ -106,7 +120,7 @@ def test_a_rejected_row_makes_nobody_fresh_and_null_is_a_value(lake: Lake) -> No
 
 
 def test_whoever_counts_along_says_what_somebody_says_who_reads_the_whole_log(lake: Lake) -> None:
-    """Drawn batches, put together now and then, against the greatest time of each shop by a dict."""
+    """Drawn batches, put together or with a shop erased now and then, against the greatest times by a dict."""
     draw = random.Random(20260310)
     counts, newest = ValueCounts(lake, pipeline), dict[str, datetime]()
     for step in range(12):
@@ -116,6 +130,10 @@ def test_whoever_counts_along_says_what_somebody_says_who_reads_the_whole_log(la
             newest[shop] = max(time, newest.get(shop, time))
         if step % 5 == 4:
             DeltaTable(lake.log(tills)).optimize.compact()
+        if step % 4 == 3:
+            erased = draw.choice(sorted(newest))
+            del newest[erased]
+            DeltaTable(lake.log(tills)).delete(f"shop = '{erased}'")
         known = {shop: time for shop, time in newest.items() if NOON - time <= timedelta(days=10)}
         late = sorted((time, shop) for shop, time in known.items() if NOON - time > timedelta(hours=2))
         for status in (counts.at(NOON)["tills/log"], at_noon(lake)):
@@ -143,6 +161,49 @@ def test_of_a_view_the_newest_window_of_each_value_counts(lake: Lake) -> None:
     write_deltalake(lake.table(takings), pa.table(windows), partition_by=["_day"])
     status = ValueCounts(lake, pipeline).at(NOON)["tills/takings"]
     assert (status.known, told(status)) == (2, [("country=DE", hours_ago(7))])
+
+
+@pytest.mark.parametrize(
+    "window",
+    [Tumbling("7 days"), Sliding("7 days", "1 day"), SessionWindow(gap="2 days")],
+    ids=lambda window: type(window).__name__,
+)
+def test_a_window_that_began_before_a_value_would_retire_and_ended_after_it_is_known_after_a_restart(
+    lake: Lake, window: Window
+) -> None:
+    """Windows are filed under the day of their start: the retirement of ten days falls within this one."""
+    freshness = Freshness("8 days", by=("country",), retired_after="10 days")
+    weeks = Windowed("weeks", tills, window, {"rows": agg.count()}, by=("country",), fresh_within=freshness)
+    start, end = datetime(2026, 2, 22, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    assert start < NOON - freshness.remembered < end < NOON - freshness.length
+    row = {
+        "country": pa.array(["DE"]),
+        "window_end": pa.array([end], INSTANT),
+        "_day": pa.array([start.date()], pa.date32()),
+    }
+    write_deltalake(lake.table(weeks), pa.table(row), partition_by=["_day"])
+    status = ValueCounts(lake, Pipeline(tills, (weeks,))).at(NOON)["tills/weeks"]
+    assert (status.known, told(status)) == (1, [("country=DE", end)])
+
+
+def test_a_value_that_was_erased_is_named_no_longer(lake: Lake) -> None:
+    counts = ValueCounts(lake, pipeline)
+    take(lake, [("Kiel", hours_ago(3)), ("Bonn", hours_ago(4))])
+    take(lake, [("Bonn", hours_ago(6)), ("Ulm", hours_ago(50))])
+    assert counts.at(NOON)["tills/log"].late == 3
+    DeltaTable(lake.log(tills)).delete("shop = 'Bonn'")
+    after = counts.at(NOON)["tills/log"]
+    assert (after.known, told(after)) == (2, [("shop=Ulm", hours_ago(50)), ("shop=Kiel", hours_ago(3))])
+
+
+def test_values_that_are_retired_are_not_remembered(lake: Lake) -> None:
+    """Each day brings a hundred other shops, and a shop retires after ten days."""
+    times = NewestTimes(lake, Watched(tills, Freshness("2 hours", by=("shop",), retired_after="10 days")))
+    for day in range(30):
+        noon = NOON + timedelta(days=day)
+        take(lake, [(f"shop {day} {number}", noon) for number in range(100)])
+        assert times.status(noon).known == min(day + 1, 11) * 100
+        assert times.remembered == min(day + 1, 11) * 100
 
 
 def running(lake: Lake, watermark: datetime) -> Overview:

@@ -109,7 +109,9 @@ def quality_terms(
             term = _of_sql(of, table, column, name, severity, operator, bound)
             others = _others_read(term.query, table) if isinstance(term, Check) else ()
             if others:
-                refuse(where, f"it reads {others[0]!r}, and a check reads its own table {table!r} alone")
+                refuse(
+                    where, f"it reads {others[0]!r}, and a check reads its own table alone: {table!r}, or {{object}}"
+                )
             else:
                 yield term
         elif metric not in _METRICS:

@@ -274,11 +274,18 @@ class _Reader:
         return asked, element
 
     def _retention(self) -> str | None:
-        for agreed in self._contract.slaProperties or ():
-            if (agreed.property or "").lower() == "retention" and self._concerns(agreed):
-                found = self._interval(agreed)
-                return None if found is None else found[1]
-        return None
+        agreed = [
+            self._interval(each)
+            for each in self._contract.slaProperties or ()
+            if (each.property or "").lower() == "retention" and self._concerns(each)
+        ]
+        found = [each for each in agreed if each is not None]
+        if len({seconds for seconds, _ in found}) > 1:
+            texts = ", ".join(text for _, text in found)
+            self._refuse(
+                "slaProperties.retention", f"several are agreed: {texts}; keep one, or leave out all but the first"
+            )
+        return found[0][1] if found else None
 
     def _refuse_unknown_elements(self) -> None:
         """Refuse a service level of what is not there: it would be of nothing."""
@@ -303,7 +310,7 @@ class _Reader:
 
     def _instant_of(self, agreed: ServiceLevelAgreementProperty) -> str | None:
         names = [element.strip().partition(".")[2] for element in (agreed.element or "").split(",")]
-        instants = [each.name for each in self._table.properties or () if each.logicalType == "timestamp"]
+        instants = [each.name for each in self._table.properties or () if self._column(each).type == "timestamp"]
         return next((name for name in names if name in instants), None)
 
     def _interval(self, agreed: ServiceLevelAgreementProperty) -> tuple[float, str] | None:

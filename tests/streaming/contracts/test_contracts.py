@@ -203,6 +203,12 @@ def test_service_levels_owners_and_description_are_those_of_the_stream() -> None
     assert str(stream.contract) == "orders 2.1.0 (active)"
 
 
+def test_an_instant_by_its_physical_type_alone_is_the_event_time_too(
+    changed: Callable[[Callable[[Document], object]], Path],
+) -> None:
+    assert declared(changed(lambda d: column(d, "placed_at").pop("logicalType"))).event_time == "placed_at"
+
+
 def test_what_changes_nothing_is_told_by_its_place() -> None:
     contract = declared().contract
     assert contract is not None
@@ -297,6 +303,12 @@ def test_what_changes_nothing_is_told_by_its_place() -> None:
         ),
         ("slaProperties.latency", lambda d: d["slaProperties"][0].update(value="soon")),
         ("slaProperties.latency", lambda d: d["slaProperties"][0].update(element="Orders.placed_at")),
+        (
+            "slaProperties.retention",
+            lambda d: d["slaProperties"].append(
+                {"property": "retention", "value": 1, "unit": "y", "element": "orders"}
+            ),
+        ),
         ("slaProperties.latency", lambda d: d["slaProperties"][0].update(element="orders.placedAt")),
     ],
 )
@@ -307,7 +319,7 @@ def test_what_cannot_be_followed_is_refused_by_its_place_unless_it_is_left_out_o
     with pytest.raises(ContractError) as raised:
         declared(path)
     assert raised.value.choices == (place,) and place in str(raised.value)
-    more = {"event_time": "placed_at"} if place.startswith("sla") else {}
+    more = {"event_time": "placed_at"} if place == "slaProperties.latency" else {}
     assert declared(path, without=(place,), **more).name == "orders"
     with pytest.raises(ContractError, match="nothing of it to leave out"):
         declared(path, without=(place, "orders.nothing"))

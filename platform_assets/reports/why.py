@@ -16,10 +16,10 @@ from platform_assets.reports.publication import Publication, read_publication, r
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import verdicts_for
-from streaming.base import BATCH, DAY, RELEASE, ReadError, counted, literal
+from streaming.base import BATCH, DAY, RELEASE, OperatorError, ReadError, counted, literal
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.provenance import InputRow, Verdict, Why, compared, why
+from streaming.provenance import Evidence, InputRow, Verdict, Why, compared, why
 from streaming.reading import StoredRows, key_as_typed, near_keys, rows_of_key, value_as_typed
 
 MOST = 5
@@ -50,10 +50,14 @@ def why_of_report(spark: SparkSession, lake: Lake, report: Report, key: Mapping[
     sources = Sources(spark, lake, report.pipeline, publication.pins, publication.dimensions, report.reads)
     recomputed, why_not = _recomputed(section, sources, texts)
     published = tuple(rows.to_pylist())
-    agrees, said = compared(published, recomputed, why_not)
     of = {name: published[0][name] for name in texts}
-    inputs = tuple(row for operator in report.operators for row in _results(sources, operator, of))
-    upstream, notes = _explained(spark, lake, report, inputs)
+    inputs, unread = list[InputRow](), list[str]()
+    for operator in report.operators:
+        found, note = _results(sources, operator, of)
+        inputs += found
+        unread += [note] * bool(note)
+    agrees, said = compared(published, Evidence(tuple(inputs), recomputed, why_not=why_not))
+    upstream, notes = _explained(spark, lake, report, tuple(inputs))
     return Why(
         report.pipeline.name,
         section.table,
@@ -64,12 +68,12 @@ def why_of_report(spark: SparkSession, lake: Lake, report: Report, key: Mapping[
         said,
         published,
         recomputed or (),
-        inputs,
+        tuple(inputs),
         rules={expectation.name: expectation.meaning for expectation in section.suite(sources).expectations},
         versions=_versions(publication, section),
         verdicts=tuple(_verdicts(lake, publication)),
         upstream=upstream,
-        notes=(*publication.footnotes, *notes),
+        notes=(*publication.footnotes, *unread, *notes),
     )
 
 
@@ -115,18 +119,27 @@ def _recomputed(
     return tuple(rows_of_key(StoredRows(table, tuple(table.column_names)), key).to_pylist()), ""
 
 
-def _results(sources: Sources, operator: Operator, key: Mapping[str, Any]) -> Iterator[InputRow]:
-    """The results of an operator, as they were pinned, that agree with the key in the columns that both have."""
+def _results(sources: Sources, operator: Operator, key: Mapping[str, Any]) -> tuple[list[InputRow], str]:
+    """The results of an operator, as they were pinned, that agree with the key in the columns that both have.
+
+    With a note where these are not all.
+    """
     try:
         frame = sources.current(operator)
-        rows = _agreeing(frame, key).limit(MOST_READ).toArrow().to_pylist()
-    except (PySparkException, DeltaError):
-        return
+        rows = _agreeing(frame, key).limit(MOST_READ + 1).toArrow().to_pylist()
+    except (PySparkException, DeltaError) as error:
+        return [], f"the results of {operator.name} that it was made from cannot be read: {str(error).splitlines()[0]}"
+    note = f"of {operator.name} more than {MOST_READ:,} results agree with it; no others are named" * (
+        len(rows) > MOST_READ
+    )
     names = [name for name in operator.columns if name in frame.columns]
     identity = operator.result_key or operator.columns
-    for row in sorted(rows, key=lambda each: [value_as_typed(each[name]) for name in identity]):
+    found = []
+    for row in sorted(rows[:MOST_READ], key=lambda each: [value_as_typed(each[name]) for name in identity]):
         own = {name: row[name] for name in identity}
-        yield InputRow(operator.name, key_as_typed(own), own, row.get(BATCH, -1), {name: row[name] for name in names})
+        values = {name: row[name] for name in names}
+        found.append(InputRow(operator.name, key_as_typed(own), own, row.get(BATCH, -1), values))
+    return found, note
 
 
 def _agreeing(frame: DataFrame, key: Mapping[str, Any]) -> DataFrame:
@@ -151,6 +164,9 @@ def _explained(
             answer = why(report.pipeline, operators[row.stream], row.origin, lake=lake, spark=spark)
         except ReadError:
             notes.append(f"{row.stream} {row.place} is not current any more: publish the report again")
+            continue
+        except OperatorError as refused:
+            notes.append(str(refused))
             continue
         if dict(row.values) not in [dict(each) for each in answer.published]:
             notes.append(f"{row.stream} {row.place} has changed since the report was published")

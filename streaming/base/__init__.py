@@ -121,7 +121,7 @@ if TYPE_CHECKING:
         check_value,
         kind_of,
     )
-    from streaming.base.sql_values import DECIMALS, canonical, computes_as_sql, is_less, is_same
+    from streaming.base.sql_values import DECIMALS, ROUNDING, canonical, computes_as_sql, is_close, is_less, is_same
     from streaming.base.values import (
         DAY_MICROS,
         IN_MICROS,

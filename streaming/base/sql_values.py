@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import ROUND_HALF_UP, Context, DivisionByZero, InvalidOperation, Overflow, localcontext
-from functools import wraps
+from functools import partial, wraps
+from math import isclose
 from typing import Any, ParamSpec, TypeVar
 
 from streaming.base.values import NAN
@@ -62,6 +63,28 @@ def is_same(left: Any, right: Any) -> bool:
     if kind is dict:
         return left.keys() == right.keys() and all(is_same(value, right[name]) for name, value in left.items())
     return bool(left == right)
+
+
+ROUNDING = 1e-9
+"""How far doubles may be apart by rounding, as a share of the greater one, and where nobody knows their summands."""
+
+
+def is_close(left: Any, right: Any, within: float = ROUNDING) -> bool:
+    """True where `is_same` is, and where doubles, also within lists, structs and maps, differ by rounding alone.
+
+    That is by a billionth, or, as summands may cancel each other out, `within` a distance.
+    """
+    kind = left.__class__
+    if kind is right.__class__:
+        if kind is float:
+            return is_same(left, right) or isclose(left, right, rel_tol=ROUNDING, abs_tol=within)
+        if kind is list:
+            return len(left) == len(right) and all(map(partial(is_close, within=within), left, right))
+        if kind is dict:
+            return left.keys() == right.keys() and all(
+                is_close(value, right[name], within) for name, value in left.items()
+            )
+    return is_same(left, right)
 
 
 def canonical(value: Any) -> Any:

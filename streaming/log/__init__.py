@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from streaming.log.masking import masked
     from streaming.log.places import Place, Places
     from streaming.log.read import (
+        OF_LOGS,
         REPAIRS,
         RETRACTED_FROM,
         RETRACTION,

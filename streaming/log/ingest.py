@@ -264,9 +264,10 @@ class _NextBatch:
             salts=salts if retraction else checked_salts(stream, salts),
             retraction=retraction or {},
         )
-        numbers = {RETRACTIONS: batch.number} if retraction else {}
-        if retraction and first_retraction(self.lake, stream) is None:
-            numbers |= {RETRACTED_FROM: batch.number}
+        numbers: dict[str, int] = {}
+        if retraction:
+            first = first_retraction(self.lake, stream)
+            numbers = {RETRACTIONS: batch.number, RETRACTED_FROM: batch.number if first is None else first}
         return commit_batch(written.staged, self.lake, stream, batch, txn, numbers)
 
 

@@ -28,7 +28,7 @@ from streaming.base import (
 )
 from streaming.declare import Stream, log_columns
 from streaming.lake import Lake, Sample
-from streaming.log.batches import check_as_of, dropped_before, dropped_rows
+from streaming.log.batches import check_as_of, dropped_before, dropped_rows, read_batches
 from streaming.sources import UnitTable, unit_table_of
 from streaming.tables import (
     FileIndex,
@@ -57,6 +57,10 @@ RETRACTIONS = "retractions"
 """The number that the log's table keeps once rows of it were taken back: the newest batch that did."""
 RETRACTED_FROM = "retracted_from"
 """The number that it keeps besides: the first batch that did."""
+OF_CHANGES = (RETRACTION, RETRACTS, "change", "identity")
+"""The fields of `_origin` that tell what a row takes back, or that it may be taken back."""
+OF_LOGS = (REPAIRS, *OF_CHANGES)
+"""The fields of `_origin` that no source gives."""
 _BATCH = "_batch"
 _DAY_FOLDER = re.compile(r"(?:^|/)_day=(\d{4}-\d\d-\d\d)/")
 _MOST_FILES, _MOST_RANGES = 10_000, 32
@@ -151,7 +155,7 @@ def sign_of_row(rows: DataFrame) -> Column:
 def identity_of_row(rows: DataFrame) -> Column:
     """The identity of a row: where the row came that it is, takes back or puts back."""
     retracts = F.col(ORIGIN)[RETRACTS] if can_retract(rows) else F.lit(None).cast("bigint")
-    own = [F.col(ORIGIN)[name].alias(name) for name in _fields(rows) if name not in _OF_CHANGES]
+    own = [F.col(ORIGIN)[name].alias(name) for name in _fields(rows) if name not in OF_CHANGES]
     return F.struct(F.coalesce(retracts, F.col(_BATCH)).alias("batch"), *own)
 
 
@@ -177,17 +181,20 @@ def newest_retraction(lake: Lake, stream: Stream) -> int | None:
 
 
 def first_retraction(lake: Lake, stream: Stream) -> int | None:
-    """The first batch that took rows of the stream back; None where none did. Reads no commit."""
+    """The first batch that took rows of the stream back; None where none did.
+
+    Commits are read only of a log whose table keeps the newest such batch alone, as earlier versions wrote it.
+    """
     table = delta.open_table(lake.log(stream.revisions))
-    return None if table is None else table.transaction_version(RETRACTED_FROM)
+    first = None if table is None else table.transaction_version(RETRACTED_FROM)
+    if table is None or first is not None or table.transaction_version(RETRACTIONS) is None:
+        return first
+    return min((batch.number for batch in read_batches(lake, stream.revisions) if batch.retraction), default=None)
 
 
 def _fields(rows: DataFrame) -> list[str]:
     origin = rows.schema[ORIGIN].dataType
     return list(getattr(origin, "names", ()))
-
-
-_OF_CHANGES = (RETRACTION, RETRACTS, "change", "identity")
 
 
 @unit_table_of.register

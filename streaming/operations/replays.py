@@ -30,7 +30,7 @@ from streaming.declare import CURRENT, Operator, Rule, Stream
 from streaming.lake import Lake, Sample
 from streaming.log import declaration_changes_of, head, read_log, valid, validate
 from streaming.operations.repair import judged_anew
-from streaming.operators import comparable, runtime_of
+from streaming.operators import are_close, comparable, runtime_of
 from streaming.tables import delta, storage
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 OUTCOME, DIFFERENT, ADDED, GONE = "outcome", "different", "added", "gone"
 """The column that tells what a replay means for a result, and its values."""
 _FOLDER = "_as_of"
-_NEAR = 1e-9
-"""The share by which doubles may differ where the order of what is added up is another one."""
 
 
 @dataclass(frozen=True)
@@ -337,12 +335,16 @@ def _comparable(rows: DataFrame, side: str, name: str) -> Column:
 
 
 def _is_equal(one: DataFrame, other: DataFrame, name: str) -> Column:
+    from pyspark.sql.types import DoubleType, FloatType, NumericType
+
     left, right = _comparable(one, "before", name), _comparable(other, "after", name)
-    equal = left.eqNullSafe(right)
-    if one.schema[name].dataType.simpleString() in ("double", "float"):
-        near = F.abs(left - right) <= F.greatest(F.abs(left), F.abs(right)) * _NEAR
-        return equal | F.coalesce(near, F.lit(False))
-    return equal
+    types = [rows.schema[name].dataType for rows in (one, other)]
+    if all(isinstance(each, NumericType) for each in types):
+        doubles = (each for each in types if isinstance(each, DoubleType | FloatType))
+        return are_close(left, right, next(doubles, types[0]))
+    # Whether parts of a value may be null is part of its type, and means nothing here.
+    is_one_type = types[0].simpleString() == types[1].simpleString() and "map<" not in types[0].simpleString()
+    return are_close(left, right, types[0]) if is_one_type else left.eqNullSafe(right)
 
 
 def _told(since: date | None, where: str | None) -> str:

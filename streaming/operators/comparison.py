@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
+
+from streaming.base import ROUNDING
 
 
 def comparable(rows: DataFrame, name: str) -> Column:
@@ -15,6 +19,28 @@ def comparable(rows: DataFrame, name: str) -> Column:
     Spark compares no maps: one, at whatever depth, becomes the list of its entries in the order of their keys.
     """
     return _comparable(F.col(f"`{name}`"), rows.schema[name].dataType).alias(name)
+
+
+def are_close(left: Column, right: Column, type_: DataType) -> Column:
+    """True where two values are the same, or differ by the rounding of doubles alone, also within arrays and structs.
+
+    It is `is_close` of values that Spark has; maps have to be the same.
+    """
+    if _has_map(type_):
+        return _comparable(left, type_).eqNullSafe(_comparable(right, type_))
+    near = F.lit(False)
+    if isinstance(type_, DoubleType | FloatType):
+        within = F.greatest(F.abs(left), F.abs(right), F.lit(1.0)) * ROUNDING
+        # Of an infinite value, or none that is a number, everything would be near.
+        near = (within < float("inf")) & (F.abs(left - right) <= within)
+    elif isinstance(type_, ArrayType):
+        element = type_.elementType
+        each = F.zip_with(left, right, lambda one, other: are_close(one, other, element))
+        near = (F.size(left) == F.size(right)) & F.forall(each, lambda close: close)
+    elif isinstance(type_, StructType):
+        fields = (are_close(left[field.name], right[field.name], field.dataType) for field in type_)
+        near = left.isNotNull() & right.isNotNull() & reduce(and_, fields, F.lit(True))
+    return left.eqNullSafe(right) | F.coalesce(near, F.lit(False))
 
 
 def differing_rows(stored: DataFrame, computed: DataFrame) -> int:

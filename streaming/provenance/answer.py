@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import singledispatch
+from functools import cached_property, singledispatch
+from math import isfinite
+from sys import float_info
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic_core import to_jsonable_python
 
-from streaming.base import DAY, OperatorError, counted
+from streaming.base import DAY, ROUNDING, OperatorError, counted, is_close, is_same
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.reading import key_as_typed
@@ -176,7 +178,8 @@ class Evidence:
     """The part of an answer that depends on the kind of the operator.
 
     `recomputed` is None where nothing can be recomputed; then `why_not` says why. `made_of` are groups of results that
-    are among the inputs themselves.
+    are among the inputs themselves. `is_due` tells that a result of rows that were on time has to be published by now.
+    `roundings` are by column how far doubles may be apart, where that is known.
     """
 
     inputs: tuple[InputRow, ...]
@@ -187,8 +190,20 @@ class Evidence:
     why_not: str = ""
     files: FilesRead = field(default_factory=FilesRead)
     versions: Mapping[str, int] = field(default_factory=dict)
-
     made_of: tuple[MadeOf, ...] = ()
+    is_due: bool = False
+    roundings: Mapping[str, float] = field(default_factory=dict)
+
+    def rounding(self, name: str) -> float:
+        """How far two doubles in a column of the result may be apart that differ in the order of their rows alone."""
+        return self.roundings.get(name, self._rounding)
+
+    @cached_property
+    def _rounding(self) -> float:
+        """The rounding of a sum of all doubles in the rows that count, as nobody knows which of them are added."""
+        values = (value for row in self.inputs if row.counts for value in row.values.values())
+        doubles = [abs(value) for value in values if isinstance(value, float) and isfinite(value)]
+        return max(ROUNDING, len(doubles) * sum(doubles) * float_info.epsilon)
 
     def recomputed_as(self, rows: tuple[Row, ...]) -> Evidence:
         """The evidence with what its rows give."""
@@ -214,53 +229,55 @@ def evidence_of(operator: Operator, question: Question) -> Evidence:
     )
 
 
-def compared(published: Sequence[Row], recomputed: Sequence[Row] | None, why_not: str) -> tuple[bool | None, str]:
+def compared(published: Sequence[Row], evidence: Evidence) -> tuple[bool | None, str]:
     """True where a published result is what its rows give, None where nobody can tell; and words for it."""
+    recomputed = evidence.recomputed
     if recomputed is None:
-        return None, f"it cannot be recomputed: {why_not}"
+        return None, f"it cannot be recomputed: {evidence.why_not}"
     if not published:
-        rows = "nothing" if not recomputed else counted(len(recomputed), "row")
+        rows = counted(len(recomputed), "row") if recomputed else "nothing"
+        if evidence.is_due and recomputed:
+            rows = key_as_typed(recomputed[0]) if len(recomputed) == 1 else rows
+            return False, f"NOTHING IS PUBLISHED THOUGH IT IS DUE: its rows give {rows}"
         return None, f"nothing is published; its rows so far give {rows}"
-    if are_same(published, recomputed):
+    if are_same(published, recomputed, evidence.rounding):
         return True, "recomputed from exactly these rows, it is the same"
-    return False, f"RECOMPUTED FROM EXACTLY THESE ROWS, IT IS NOT THE SAME: {_differences(published, recomputed)}"
+    differences = _differences(published, recomputed, evidence.rounding)
+    return False, f"RECOMPUTED FROM EXACTLY THESE ROWS, IT IS NOT THE SAME: {differences}"
 
 
-def are_same(some: Sequence[Row], others: Sequence[Row]) -> bool:
-    """True if two results have equal rows, in any order; doubles may differ by the order in which they are added."""
+def are_same(some: Sequence[Row], others: Sequence[Row], rounding: Callable[[str], float] | None = None) -> bool:
+    """True if two results have equal rows, in any order; doubles may differ by the order in which they are added.
+
+    `rounding` tells how far for a column; without it they are the same to the last digit.
+    """
     left = list(others)
     for row in some:
-        place = next((place for place, other in enumerate(left) if _is_same(row, other)), None)
+        place = next((place for place, other in enumerate(left) if not _apart(row, other, rounding)), None)
         if place is None:
             return False
         del left[place]
     return not left
 
 
-def _is_same(one: Row, other: Row) -> bool:
-    return one.keys() == other.keys() and all(is_close(value, other[name]) for name, value in one.items())
+def _apart(one: Row, other: Row, rounding: Callable[[str], float] | None) -> list[str]:
+    """The columns in which two rows differ."""
+    return [
+        name
+        for name in dict.fromkeys((*one, *other))
+        if name not in one
+        or name not in other
+        or not (
+            is_same(one[name], other[name]) if rounding is None else is_close(one[name], other[name], rounding(name))
+        )
+    ]
 
 
-def is_close(one: Any, other: Any) -> bool:
-    """True if two values are equal, as SQL's `<=>` has it, but for the last digits of a double."""
-    from math import isclose
-
-    from streaming.base import is_same
-
-    if isinstance(one, float) and isinstance(other, float):
-        return is_same(one, other) or isclose(one, other, rel_tol=_ROUNDING)
-    return is_same(one, other)
-
-
-_ROUNDING = 1e-9
-"""The relative distance of two sums of the same doubles that the order in which they were added may make."""
-
-
-def _differences(published: Sequence[Row], recomputed: Sequence[Row]) -> str:
+def _differences(published: Sequence[Row], recomputed: Sequence[Row], rounding: Callable[[str], float]) -> str:
     if len(published) == len(recomputed) == 1:
         one, other = published[0], recomputed[0]
-        apart = [name for name in one if not is_close(one[name], other.get(name))]
-        return ", ".join(f"{name} is {one[name]} and should be {other.get(name)}" for name in apart)
+        apart = _apart(one, other, rounding)
+        return ", ".join(f"{name} is {one.get(name)} and should be {other.get(name)}" for name in apart)
     return f"{counted(len(published), 'row')} published, {counted(len(recomputed), 'row')} recomputed"
 
 

@@ -11,6 +11,7 @@ from streaming.declare import CHANGES, CORRECTIONS, Operator
 from streaming.lake import Lake
 from streaming.operators import open_side
 from streaming.provenance.answer import Change, InputRow, Row, values_of
+from streaming.provenance.days import day_of_key
 from streaming.reading import StoredRows, rows_of_key, value_as_typed
 from streaming.tables import delta, newest_commits, rows_of
 
@@ -22,13 +23,11 @@ def changes_of_group(lake: Lake, operator: Operator, key: Row, late: Sequence[In
     table = None if lake.cut is not None or not operator.published else delta.open_table(lake.table(operator, CHANGES))
     if table is None:
         return ()
-    rows = rows_of(table)
+    rows, day = rows_of(table), day_of_key(operator, key)
     stored = StoredRows(rows, tuple(rows.schema.names))
-    of_key = rows_of_key(stored, {name: value_as_typed(value) for name, value in key.items()}).to_pylist()
+    of_key = rows_of_key(stored, {name: value_as_typed(value) for name, value in key.items()}, day).to_pylist()
     revisions = sorted({row[REVISION] for row in of_key})
     commits = _looks(table, revisions)
-    start = key.get("window_start")
-    day = start.date() if isinstance(start, datetime) else None
     corrected = {} if day is None or not operator.corrected else _corrections_of(lake, operator, day)
     changes, before = [], dict[str, int]()
     for revision in revisions:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streaming.base import RELEASE, ReadError
+from streaming.base import RELEASE, ReadError, canonical
 from streaming.declare import CURRENT, FIRST, Operator, Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.operators import generation_of, runtime_of
 from streaming.provenance import histories, joins, lookups, selections, sql_views, windows
 from streaming.provenance.answer import Evidence, Question, Row, What, Why, compared, evidence_of
+from streaming.provenance.days import day_of_key, why_not_whole
 from streaming.provenance.groups import group_columns, unpublished_key
 from streaming.provenance.upstream import Explain, answers_of, upstream_of
 from streaming.reading import key_as_typed, near_keys, rows_of_key, stored_rows, value_as_typed
@@ -148,7 +149,10 @@ def _answered(asked: _Asked) -> Why:
     key, stored = _group(asked)
     question = Question(lake, pipeline, operator, asked.what, key, stored, asked.session)
     evidence = evidence_of(operator, question)
-    agrees, said = compared(question.published, evidence.recomputed, evidence.why_not)
+    not_whole = why_not_whole(lake, operator, key, stored)
+    if not_whole:
+        evidence = evidence.without(not_whole)
+    agrees, said = compared(question.published, evidence)
     upstream, notes = _upstream(asked, evidence)
     return Why(
         pipeline.name,
@@ -184,9 +188,9 @@ def _group(asked: _Asked) -> tuple[Row, tuple[Row, ...]]:
                 choices=columns,
             )
     rows = _rows_of(asked)
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in rows.to_pylist():
-        groups.setdefault(tuple(value_as_typed(row[name]) for name in columns), []).append(row)
+        groups.setdefault(repr([canonical(row[name]) for name in columns]), []).append(row)
     if len(groups) > 1:
         raise _several(asked, [{name: of[0][name] for name in columns} for of in groups.values()])
     if groups:
@@ -202,7 +206,7 @@ def _rows_of(asked: _Asked) -> pa.Table:
     """The rows that are published of the key, with all columns of their table."""
     stored = stored_rows(asked.lake, asked.pipeline, asked.operator, _named(asked.what))
     if stored is not None:
-        return rows_of_key(stored, asked.texts)
+        return rows_of_key(stored, asked.texts, day_of_key(asked.operator, asked.texts))
     from streaming.base import F
 
     frame = runtime_of(asked.operator, asked.lake).readable[_named(asked.what)](asked.session())

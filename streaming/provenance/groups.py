@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ import pyarrow as pa
 from streaming.base import ReadError, from_micros
 from streaming.declare import Operator, OverWindows, Stream, TwoSided, Windowed
 from streaming.lake import Lake
+from streaming.operators import whole_since
 from streaming.provenance.answer import Row
+from streaming.provenance.days import day_of_key
 from streaming.provenance.log_rows import rows_near
-from streaming.reading import NULL
+from streaming.reading import NULL, instant_of
 from streaming.tables import Between, arrow_schema_of, delta
 
 if TYPE_CHECKING:
@@ -65,7 +67,10 @@ def _(operator: OverWindows, lake: Lake, texts: Mapping[str, str], spark: Callab
         return None
     types = arrow_schema_of(own)
     key = {name: _value(name, texts[name], types.field(name).type) for name in (*operator.by, "window_start")}
-    start = key["window_start"]
+    start, since, day = key["window_start"], whole_since(lake, operator), day_of_key(operator, key)
+    if since is not None and day is not None and day < since:
+        # Of rows that are left of such a day nothing is published any more.
+        return None
     near = Between(start - window.rows_before, start + window.reach)
     for stream in operator.reads:
         if not delta.exists(lake.log(stream)):
@@ -98,8 +103,7 @@ def _value(name: str, text: str, type_: pa.DataType) -> Any:
         return None
     try:
         if pa.types.is_timestamp(type_):
-            instant = datetime.fromisoformat(text)
-            return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+            return instant_of(name, text)
         return pa.scalar(text, pa.string()).cast(type_).as_py()
     except (ValueError, pa.ArrowException):
         raise ReadError(

@@ -16,14 +16,12 @@ from pyspark.sql.types import StructType
 from streaming.base import BATCH, DAY, INGESTED_AT, ORIGIN, STAMP, LogError, pc
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import REPAIRS, RETRACTION, RETRACTS, check_as_of, require_log
+from streaming.log import OF_LOGS, REPAIRS, RETRACTION, RETRACTS, check_as_of, require_log
 from streaming.provenance.answer import InputRow, Question, RejectedRow
 from streaming.spark import frame_of_arrow
 from streaming.tables import Between, FilesRead, delta, nullable, rows_between
 
 REJECTED, RAW = "_rejected", "_raw"
-_OF_LOGS = (REPAIRS, RETRACTION, RETRACTS, "change", "identity")
-"""The fields of an origin that no source gives."""
 
 Key = Mapping[str, Any]
 """The values of the columns of a stream that tell which group a row is of."""
@@ -195,7 +193,7 @@ def _words(origin: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_source(origin: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in origin.items() if name not in _OF_LOGS}
+    return {name: value for name, value in origin.items() if name not in OF_LOGS}
 
 
 def _sign_of(origin: Mapping[str, Any]) -> int:

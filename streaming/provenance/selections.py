@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.base import BATCH, ORIGIN
+from streaming.base import BATCH, ORIGIN, is_same
 from streaming.declare import Selected
 from streaming.provenance.answer import Evidence, Question, Row, evidence_of
 from streaming.provenance.log_rows import LogRows, as_input, frame_of, place_of, rows_at
@@ -25,4 +25,4 @@ def _(operator: Selected, question: Question) -> Evidence:
     again: list[Row] = selected.toArrow().to_pylist()
     # Of a row that becomes several, those that are meant.
     key = question.key
-    return evidence.recomputed_as(tuple(row for row in again if all(row[name] == key[name] for name in key)))
+    return evidence.recomputed_as(tuple(row for row in again if all(is_same(row[name], key[name]) for name in key)))

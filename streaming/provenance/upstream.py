@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import BATCH, OperatorError, ReadError, counted, from_micros, pc
+from streaming.base import BATCH, OperatorError, ReadError, counted, from_micros, is_close, pc
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
-from streaming.provenance.answer import InputRow, MadeOf, Row, What, Why, is_close
+from streaming.provenance.answer import InputRow, MadeOf, Row, What, Why
 from streaming.provenance.groups import group_columns
 from streaming.provenance.log_rows import as_input
 from streaming.reading import key_as_typed, value_as_typed
@@ -58,7 +58,7 @@ def _same(placed: UnitTable, row: InputRow, there: Sequence[dict[str, Any]]) -> 
         is_one = each[placed.unit] == unit and (not placed.sign or each[placed.sign] == row.change)
         if is_one and (row.origin["at"] is None or each[placed.at] == row.origin["at"]):
             shared = ((value, each[name]) for name, value in row.values.items() if name in each)
-            if all(is_close(one, other) or value_as_typed(one) == value_as_typed(other) for one, other in shared):
+            if all(is_close(one, other, 0.0) or value_as_typed(one) == value_as_typed(other) for one, other in shared):
                 yield each
 
 

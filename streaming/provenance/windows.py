@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce, singledispatch
+from math import isfinite
 from operator import and_
 from typing import Any
 
@@ -25,6 +26,7 @@ from streaming.base import (
     WINDOW,
     counted,
     earlier,
+    is_same,
     literal,
     names_in,
     told,
@@ -32,8 +34,8 @@ from streaming.base import (
 from streaming.changes import ChangePosition
 from streaming.declare import CHANGES, CORRECTIONS, UPDATES, OverWindows, Stream, TwoSided, Windowed
 from streaming.lake import Lake
-from streaming.operators import Progress, open_side
-from streaming.provenance.answer import Evidence, InputRow, Question, Row, evidence_of
+from streaming.operators import Progress, generation_of, open_side
+from streaming.provenance.answer import Evidence, InputRow, Question, Row, are_same, evidence_of
 from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import keys_of_streams
 from streaming.provenance.log_rows import (
@@ -72,7 +74,21 @@ def _(operator: OverWindows, question: Question) -> Evidence:
         tuple(_notes(operator, question, late)),
         files=files,
         versions={lake.log(log.stream): log.version for log in group.logs.values()},
+        is_due=_is_due(operator, question),
+        roundings={} if are_same(question.published, recomputed) else group.roundings(counting),
     )
+
+
+def _is_due(operator: OverWindows, question: Question) -> bool:
+    """True where what is published of the question goes beyond the end of the window."""
+    lake, at = question.lake, None
+    if question.what == "current" and lake.cut is None:
+        own = delta.open_table(lake.table(operator))
+        at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
+        # Of an operator that was built anew since, or whose changes nobody tells, readers are shown first results.
+        at = at if at.revision >= 0 and at.of_generation == generation_of(own) else None
+    watermark = Progress.as_read(lake, operator).watermark if at is None else at.watermark
+    return watermark is not None and question.key["window_end"] <= operator.window.closed_by(watermark)
 
 
 def _counted_through(lake: Lake, operator: OverWindows, key: Row) -> Mapping[str, int]:
@@ -102,10 +118,10 @@ def _counted_through(lake: Lake, operator: OverWindows, key: Row) -> Mapping[str
 def _of_key(table: DeltaTable, operator: OverWindows, key: Row) -> list[dict[str, Any]]:
     """The rows of a table of results, partitioned by day, that stand for the window of a key."""
     start, end = key["window_start"], key["window_end"]
-    days = {start.date()} if not operator.window.merging else _days_of(table)
+    days = {start.astimezone(UTC).date()} if not operator.window.merging else _days_of(table)
     names = [field.name for field in table.schema().fields]
     rows = contents_on(table, days, names).to_pylist()
-    of_key = [row for row in rows if all(row[name] == key[name] for name in operator.by)]
+    of_key = [row for row in rows if all(is_same(row[name], key[name]) for name in operator.by)]
     if operator.window.merging:
         return [row for row in of_key if row["window_start"] <= end and row["window_end"] >= start]
     return [row for row in of_key if (row["window_start"], row["window_end"]) == (start, end)]
@@ -165,6 +181,17 @@ class _Group:
         of_window = [row for row in results if (row["window_start"], row["window_end"]) == window]
         near = [row for row in results if row["window_start"] <= window[1] and row["window_end"] >= window[0]]
         return tuple(of_window or near)
+
+    def roundings(self, counting: Sequence[bool]) -> dict[str, float]:
+        """How far the doubles of each aggregate may be apart by the order of the pairs that count, where it tells."""
+        aggregates = getattr(self.operator, "aggregates", {})
+        told = {name: each.rounding for name, each in aggregates.items() if each.rounding is not None}
+        if not told or not any(counting):
+            return {}
+        frame = as_frame(self.question, self.pairs.filter(pa.array(counting, pa.bool_())), self.schema)
+        row = frame.agg(*(F.expr(sql).cast("double").alias(name) for name, sql in told.items())).collect()[0]
+        # Of infinite summands everything would be near.
+        return {name: row[name] for name in told if row[name] is not None and isfinite(row[name])}
 
 
 def _near(operator: OverWindows, bounds: tuple[datetime, datetime]) -> Between:
@@ -341,7 +368,7 @@ def _notes(operator: OverWindows, question: Question, late: Sequence[InputRow]) 
     lake = question.lake
     waiting = [row for row in late if not row.counts and not row.reason.startswith("taken")]
     if question.what == "current" and waiting and operator.corrected:
-        day = question.key["window_start"].date()
+        day = question.key["window_start"].astimezone(UTC).date()
         command = f"tidemark correct {question.pipeline.name} --day {day}"
         yield f"{counted(len(waiting), 'late row')} {'waits' if len(waiting) == 1 else 'wait'} for `{command}`"
     if not question.published:

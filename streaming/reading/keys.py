@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import DAY, ReadError
-from streaming.reading.conditions import Value, column, quoted, text_literal
+from streaming.base import DAY, DECIMALS, ReadError
+from streaming.reading.conditions import Value, column, quoted, resolved, text_literal
 from streaming.reading.selection import Choice, new_database
 from streaming.reading.stored import StoredRows
 
@@ -19,20 +20,19 @@ NULL = "null"
 _NEAR = 5
 
 
-def rows_of_key(rows: StoredRows, key: Mapping[str, str]) -> pa.Table:
+def rows_of_key(rows: StoredRows, key: Mapping[str, str], day: date | None = None) -> pa.Table:
     """All columns of those rows of a table in which each column of the key has the value that its text stands for.
 
-    An instant is of UTC where it names no zone, and `null` stands for a null, too.
+    An instant is of UTC where it names no zone, and `null` stands for a null, too. `day` is that of all these rows
+    where it is known: days are partitions, so that files of others are left out.
 
     Raises:
         ReadError: a column is not there, or a text is no value of its type.
     """
     whole = StoredRows(rows.source, tuple(rows.source.schema.names), condition=rows.condition)
     conditions = [_is(name, text, whole.schema) for name, text in key.items()]
-    start = key.get("window_start")
-    if start is not None and DAY in whole.columns:
-        # Days are partitions, so that files of others are left out.
-        conditions.append(f"(\"{DAY}\" = date '{_instant('window_start', start).date().isoformat()}')")
+    if day is not None and DAY in whole.columns:
+        conditions.append(f"(\"{DAY}\" = date '{day.isoformat()}')")
     return replace(Choice(whole), conditions=tuple(conditions)).table()
 
 
@@ -76,29 +76,55 @@ def value_as_typed(value: object) -> str:
 def _is(name: str, text: str, schema: pa.Schema) -> str:
     """SQL of DuckDB: whether a column has the value of a text."""
     value = column(name, schema)
-    same = _equals(name, value, text)
+    same = _equals(name, value, text, schema)
     return f"(({same}) or ({value.sql} is null))" if text == NULL else f"({same})"
 
 
-def _equals(name: str, value: Value, text: str) -> str:
+def _equals(name: str, value: Value, text: str, schema: pa.Schema) -> str:
     if text == NULL and value.kind != "text":
         return "false"
     match value.kind:
         case "instant":
-            return f"{value.sql} = timestamptz '{_instant(name, text).isoformat()}'"
+            return f"{value.sql} = timestamptz '{instant_of(name, text).isoformat()}'"
         case "local":
-            return f"{value.sql} = timestamp '{_instant(name, text).replace(tzinfo=None).isoformat()}'"
-        case "double" | "decimal":
-            return f"{value.sql} = try_cast({text_literal(text)} as double)"
+            return f"{value.sql} = timestamp '{instant_of(name, text).replace(tzinfo=None).isoformat()}'"
+        case "double":
+            # Of a float the shortest text may be that of another double.
+            type_ = "float" if _type_of(name, schema) == pa.float32() else "double"
+            return f"{value.sql} = try_cast({text_literal(text)} as {type_})"
+        case "decimal":
+            return _equals_decimal(value, text, _type_of(name, schema))
         case _:
             return f"cast({value.sql} as varchar) = {text_literal(text)}"
 
 
-def _instant(name: str, text: str) -> datetime:
+def _type_of(name: str, schema: pa.Schema) -> pa.DataType:
+    return schema.field(name).type if name in schema.names else resolved(name.split("."), schema)[1]
+
+
+def _equals_decimal(value: Value, text: str, type_: pa.DataType) -> str:
+    """SQL of DuckDB: whether a decimal is the number of a text, to the last digit."""
+    try:
+        number = Decimal(text)
+        digits = number.quantize(Decimal(1).scaleb(-type_.scale), context=DECIMALS)
+    except InvalidOperation:
+        return "false"
+    if digits != number:
+        return "false"
+    written = text_literal(f"{digits:f}")
+    return f"{value.sql} = try_cast({written} as decimal({type_.precision}, {type_.scale}))"
+
+
+def instant_of(name: str, text: str) -> datetime:
+    """The instant that the text of a column stands for, in UTC, of which it is where it names no zone.
+
+    Raises:
+        ReadError: it stands for none.
+    """
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise ReadError(
             f"{name}={text!r} is no instant.", "Write it as 2026-03-02T09:00, which is of UTC.", field=name, value=text
         ) from None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)

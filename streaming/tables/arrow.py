@@ -88,8 +88,8 @@ class Between:
 
     def has_some_of(self, day: date) -> bool:
         """True if an instant of the day is in it."""
-        begins = self.since is None or day >= self.since.date()
-        return begins and (self.until is None or day <= self.until.date())
+        begins = self.since is None or day >= self.since.astimezone(UTC).date()
+        return begins and (self.until is None or day <= self.until.astimezone(UTC).date())
 
 
 def rows_between(

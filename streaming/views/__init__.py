@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from streaming.views.current import current_results, current_with_reasons, pinned_windows
     from streaming.views.operator import OverWindowsRuntime, WindowedRuntime
-    from streaming.views.partial_results import PartialColumns, rows_as_partial
+    from streaming.views.partial_results import PartialColumns, kept_days, rows_as_partial
     from streaming.views.results import (
         aggregate,
         as_batch,

@@ -189,7 +189,9 @@ def _group(asked: _Asked) -> tuple[Row, tuple[Row, ...]]:
             )
     rows = _rows_of(asked)
     groups: dict[str, list[Row]] = {}
-    for row in rows.to_pylist():
+    # Texts do not tell a null from the text `null`, values do.
+    nulls = [name for name, value in asked.key.items() if value is None]
+    for row in (each for each in rows.to_pylist() if all(each[name] is None for name in nulls)):
         groups.setdefault(repr([canonical(row[name]) for name in columns]), []).append(row)
     if len(groups) > 1:
         raise _several(asked, [{name: of[0][name] for name in columns} for of in groups.values()])

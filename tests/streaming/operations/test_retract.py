@@ -29,7 +29,17 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, OperatorError, RetractionError, StreamingError
 from streaming.deliveries.outboxes import outbox_for
-from streaming.log import Retraction, read_log, retractions, standing, valid
+from streaming.log import (
+    RETRACTED_FROM,
+    RETRACTIONS,
+    Retraction,
+    commit_batch,
+    first_retraction,
+    read_log,
+    retractions,
+    standing,
+    valid,
+)
 from streaming.operations import Person, RowChoice, erase, preview_retraction, rebuild, retract
 from streaming.operations.retract import check_retractable
 from streaming.operators.declaration import check_retractions
@@ -292,6 +302,34 @@ def test_what_is_declared_over_a_log_with_retractions_is_refused_when_it_runs(sp
     outbox = outbox_for(READINGS, Delivery("sent", READINGS, JsonLines("out/sent")), lake)
     with pytest.raises(DeclarationError, match="some were taken back"):
         outbox.end(0)
+
+
+def test_a_log_that_tells_its_newest_retraction_alone_is_asked_for_the_first(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions did not write the number of the first such batch: its commit tells, and the next one writes it.
+
+    ```
+    batch 1    takes a back, and only the newest number is written
+    batch 2    takes b back
+    ```
+    """
+
+    def commit_as_before(*arguments: Any) -> Any:
+        *rest, numbers = arguments
+        return commit_batch(*rest, {name: each for name, each in numbers.items() if name != RETRACTED_FROM})
+
+    run(spark, lake, PIPELINE, [reading("a", 1, 1), reading("b", 100, 1)])
+    assert first_retraction(lake, READINGS) is None
+    with monkeypatch.context() as before:
+        before.setattr("streaming.log.ingest.commit_batch", commit_as_before)
+        assert taken(take_back(spark, lake, PIPELINE, "id = 'a'")).id == 1
+    log = lake.log(READINGS)
+    assert [delta.opened(log).transaction_version(name) for name in (RETRACTIONS, RETRACTED_FROM)] == [1, None]
+    assert first_retraction(lake, READINGS) == 1
+    assert taken(take_back(spark, lake, PIPELINE, "id = 'b'")).id == 2
+    assert first_retraction(lake, READINGS) == 1
+    assert [delta.opened(log).transaction_version(name) for name in (RETRACTIONS, RETRACTED_FROM)] == [2, 1]
 
 
 def test_a_condition_that_cannot_be_computed_and_an_unknown_retraction_write_nothing(

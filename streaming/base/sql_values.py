@@ -66,7 +66,7 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 ROUNDING = 1e-9
-"""How far doubles may be apart by rounding, as a share of the greater one, and where nobody knows their summands."""
+"""The distance of doubles that rounding may make: a share of the greater one, or absolute where summands cancel out."""
 
 
 def is_close(left: Any, right: Any, within: float = ROUNDING) -> bool:

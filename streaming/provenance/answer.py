@@ -195,7 +195,7 @@ class Evidence:
     roundings: Mapping[str, float] = field(default_factory=dict)
 
     def rounding(self, name: str) -> float:
-        """How far two doubles in a column of the result may be apart that differ in the order of their rows alone."""
+        """The distance of two doubles in a column of the result that differ in the order of their rows alone."""
         return self.roundings.get(name, self._rounding)
 
     @cached_property

@@ -183,7 +183,7 @@ class _Group:
         return tuple(of_window or near)
 
     def roundings(self, counting: Sequence[bool]) -> dict[str, float]:
-        """How far the doubles of each aggregate may be apart by the order of the pairs that count, where it tells."""
+        """The distance of doubles that the order of the pairs that count may make, of each aggregate that tells it."""
         aggregates = getattr(self.operator, "aggregates", {})
         told = {name: each.rounding for name, each in aggregates.items() if each.rounding is not None}
         if not told or not any(counting):

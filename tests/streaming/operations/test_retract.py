@@ -316,8 +316,8 @@ def test_a_log_that_tells_its_newest_retraction_alone_is_asked_for_the_first(
     """
 
     def commit_as_before(*arguments: Any) -> Any:
-        *rest, numbers = arguments
-        return commit_batch(*rest, {name: each for name, each in numbers.items() if name != RETRACTED_FROM})
+        numbers = {name: each for name, each in arguments[-1].items() if name != RETRACTED_FROM}
+        return commit_batch(*(*arguments[:-1], numbers))
 
     run(spark, lake, PIPELINE, [reading("a", 1, 1), reading("b", 100, 1)])
     assert first_retraction(lake, READINGS) is None

@@ -108,7 +108,8 @@ def rows_between(
     added, schema, files = files_added(table), arrow_schema_of(table), files_of(table)
     near = [place for place in range(added.num_rows) if _may_have(added, place, time, between, batches)]
     parts = [
-        chosen(read_file(files, path, values, schema)) for path, values in _files(table, added.take(pa.array(near)))
+        chosen(read_file(files, path, values, schema))
+        for path, values in _files(table, added.take(pa.array(near, pa.int64())))
     ]
     return pa.concat_tables([schema.empty_table(), *parts]), FilesRead(len(near), added.num_rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quality.expectations import Expectation, Suite, always, fresh, nothing_from, of_types, unique
-from streaming.declare import Operator, Stream, freshness_of
+from streaming.declare import WITHHELD, Operator, Stream, freshness_of
 
 GREATEST_REJECTED_SHARE = 0.02
 # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
@@ -38,8 +38,9 @@ def log_suite(stream: Stream) -> Suite:
             ),
             always(
                 "valid_or_rejected",
-                "_rejected is null or (_day is null and _raw is not null)",
-                "a rejected row is on no day and keeps its payload",
+                "_rejected is null or (_day is null and (_raw is not null "
+                f"or exists(_rejected, each -> startswith(each, '{WITHHELD}: '))))",
+                "a rejected row is on no day and keeps its payload, or says that it is withheld",
             ),
             *_of_values(stream),
             *_of_contract(stream),

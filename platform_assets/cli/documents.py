@@ -196,6 +196,7 @@ class JudgementDocument(BaseModel):
     """The rows of a sample of a log by today's rules: those of the `valid` ones that each new or changed one rejects.
 
     `in_all` are those that any of them rejects, and `accepted` those of the `refused` rows that would be valid.
+    `not_asked` are new or changed rules over masked columns.
     """
 
     sample: str
@@ -204,6 +205,7 @@ class JudgementDocument(BaseModel):
     in_all: int
     refused: int
     accepted: int
+    not_asked: list[str] = []
 
 
 class ReplayDocument(BaseModel):

@@ -8,7 +8,7 @@ import typer
 
 from platform_assets.cli.context import PipelineName, console, current_lake, has_little, spark_session
 from platform_assets.cli.render import next_step, print_rows
-from platform_assets.texts.repair import CHANGED, change_row
+from platform_assets.texts.repair import CHANGED, change_row, kept_back_text
 from streaming.base import counted, utc_now
 from streaming.declare import find_pipeline
 from streaming.operations import Preview, preview
@@ -30,7 +30,7 @@ def repair(
         done = repair_rows(spark, lake, pipeline, utc_now)
     console.print(
         f"{counted(done.examined, 'rejected row')} examined: {done.repaired:,} repaired, {done.still_rejected:,} stay "
-        "rejected.",
+        f"rejected.{kept_back_text(done.kept_back)}",
         highlight=False,
     )
     if not done.batches:
@@ -45,7 +45,8 @@ def repair(
 def _print(outcome: Preview, pipeline_name: str) -> None:
     console.print(
         f"{counted(outcome.examined, 'rejected row')}: {outcome.repaired:,} would pass, "
-        f"{outcome.examined - outcome.repaired:,} would stay rejected. Nothing was written.",
+        f"{outcome.examined - outcome.repaired:,} would stay rejected.{kept_back_text(outcome.kept_back)} "
+        "Nothing was written.",
         highlight=False,
     )
     for view, changes in outcome.changes.items():

@@ -14,7 +14,7 @@ from platform_assets.events.metadata import counted, place_metadata
 from platform_assets.lineage import lineage_metadata, lineage_of_rejected, lineage_of_table
 from platform_assets.partitions import add_days
 from streaming import Lake, Stream
-from streaming.declare import FAILED, LATE, Operator
+from streaming.declare import FAILED, LATE, MASKED_LABELS, Operator
 from streaming.log import Batch, batches_after, read_batches, read_log, rejected
 from streaming.operators import LateCount, plan_corrections, runtime_of, settled_at
 from streaming.service import sums
@@ -28,7 +28,8 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
     numbers = rejected_numbers(read_batches(lake, stream))
     if numbers["dagster/row_count"]:
         rows = rejected(read_log(spark, lake, stream))
-        rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
+        labels = rows.select(F.explode("_rejected").alias("reason")).select(F.split("reason", ": ")[0].alias("label"))
+        rules = labels.where(~F.col("label").isin(*MASKED_LABELS)).groupBy("label").count()
         reasons = {row[0]: row[1] for row in rules.orderBy(F.desc("count")).collect()}
     return {
         **numbers,
@@ -41,17 +42,18 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
 def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
     """The rejected rows of a log that are not repaired, and their share of all rows, as its commits tell.
 
-    Of each rule that only warns also the share of valid rows that break it, since there is such a rule.
+    Of each rule that only warns also the share of valid rows that break it, since there is that rule.
     """
-    total = read = valid = 0
+    total = read = 0
     warned: dict[str, int] = {}
+    valid: dict[str, int] = {}
     for batch in batches:
-        valid += batch.summary.rows - batch.rejected if batch.warned else 0
+        valid = sums(valid, dict.fromkeys(batch.warned, batch.summary.rows - batch.rejected))
         warned = sums(warned, batch.warned)
         # Repaired rows are in the log twice: once rejected, once valid.
         total += batch.rejected_left - (batch.rows_left if batch.cause == "repair" else 0)
         read += 0 if batch.cause in ("repair", "retraction") else batch.rows_left
-    shares = {f"warned_share_{rule}": number / valid if valid else 0.0 for rule, number in warned.items()}
+    shares = {f"warned_share_{rule}": number / valid[rule] if valid[rule] else 0.0 for rule, number in warned.items()}
     return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0, **shares}
 
 

@@ -173,12 +173,13 @@ def _rejected_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
     if overview.process is None:
         return {}
     query = overview.process.queries.get(ingest_query(overview.pipeline, stream), QueryStatus())
+    valid = query.rows - query.rejected
     return {
         "rejected_since_start": overview.process.rejected,
         "rejected_share": overview.process.rejected_share,
         "reasons_since_start": counted("rule", query.reasons),
         "warned_since_start": counted("rule", query.warned),
-        **{f"warned_share_{rule}": rows / query.rows if query.rows else 0.0 for rule, rows in query.warned.items()},
+        **{f"warned_share_{rule}": rows / valid if valid else 0.0 for rule, rows in query.warned.items()},
     }
 
 

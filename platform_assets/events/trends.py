@@ -62,8 +62,12 @@ def hour_metadata(measures: list[Measure], length: timedelta) -> dict[str, Any]:
         "state_rows": max((measure.state_rows or 0 for measure in measures), default=0),
     }
     by_rule = {
-        f"{outcome}_share_{rule}": number / log.rows if log.rows else 0.0
-        for outcome, counts in (("rejected", log.reasons), ("warned", log.warned))
+        f"{outcome}_share_{rule}": number / rows if rows else 0.0
+        # Only a valid row can warn.
+        for outcome, rows, counts in (
+            ("rejected", log.rows, log.reasons),
+            ("warned", log.rows - log.rejected, log.warned),
+        )
         for rule, number in counts.items()
     }
     return {name: value for name, value in {**numbers, **by_rule}.items() if value is not None}

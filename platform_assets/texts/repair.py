@@ -27,11 +27,19 @@ def change_row(change: ChangedWindow) -> tuple[str, str, str, str]:
     )
 
 
+def kept_back_text(rows: int) -> str:
+    """The sentence on rejected rows that no repair brings back, with a space before it; empty where there is none."""
+    if not rows:
+        return ""
+    return f" {rows:,} of them stay so as they were masked: what to ask of them, or how, is another thing today."
+
+
 def as_markdown(preview: Preview) -> str:
     """The preview as Markdown: the counts, then the first windows of each view that would change."""
     lines = [
         f"{preview.examined:,} rejected rows: **{preview.repaired:,} would pass**, "
-        f"{preview.examined - preview.repaired:,} would stay rejected. Nothing was written."
+        f"{preview.examined - preview.repaired:,} would stay rejected.{kept_back_text(preview.kept_back)} "
+        "Nothing was written."
     ]
     return "\n".join([*lines, *windows_as_markdown(preview.changes)])
 

@@ -32,7 +32,20 @@ if TYPE_CHECKING:
     )
     from streaming.declare.late_policy import EACH_BATCH
     from streaming.declare.limits import Limits
-    from streaming.declare.masks import ORIGIN_TYPES, Drop, Hash, Last, Mask, MaskValue, check_of, nothing, salt_of
+    from streaming.declare.masks import (
+        MASKED,
+        MASKED_LABELS,
+        ORIGIN_TYPES,
+        WITHHELD,
+        Drop,
+        Hash,
+        Last,
+        Mask,
+        MaskValue,
+        check_of,
+        nothing,
+        salt_of,
+    )
     from streaming.declare.operator import (
         CORRECTIONS,
         CURRENT,

@@ -50,6 +50,9 @@ _ADDED = (
     ColumnSpec("_watermark", "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"),
 )
 
+_MASKED_RAW = ColumnSpec(
+    "_raw", "The payload of every rejected row, with masked values; null where nobody can mask them in it.", "binary"
+)
 _WARNED_SPEC = ColumnSpec(
     WARNED, "The rules that a valid row breaks and that only warn; null where there is none.", "array<string>"
 )
@@ -67,9 +70,10 @@ def log_columns(stream: Stream) -> tuple[ColumnSpec, ...]:
         read = (of.get(column, ()) for column in sorted(names_in(expression)))
         of[name] = tuple(dict.fromkeys(one for columns in read for one in columns))
         specs.append(ColumnSpec(name, f"Derived: `{expression}`.", stream.types[name], of[name]))
+    added = [_MASKED_RAW if stream.masked_columns and spec.name == "_raw" else spec for spec in _ADDED]
     warned = [_WARNED_SPEC] if stream.warns else []
     day = ColumnSpec(DAY, f"Date of {stream.event_time}, UTC; null for a rejected row.", "date", of[stream.event_time])
-    return (*(_marked(spec, stream) for spec in specs), *_ADDED, day, *warned)
+    return (*(_marked(spec, stream) for spec in specs), *added, day, *warned)
 
 
 def read_from_log(stream: Stream, *expressions: str) -> tuple[tuple[str, str], ...]:

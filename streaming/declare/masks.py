@@ -5,12 +5,20 @@ from __future__ import annotations
 import hmac
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import sqlglot
 from sqlglot import exp
 
-from streaming.base import DeclarationError, SettingsError, names_variables_only, settle, variables_in
+from streaming.base import ORIGIN, DeclarationError, SettingsError, names_variables_only, settle, variables_in
+
+MASKED, WITHHELD = "masked", "withheld"
+MASKED_LABELS = (MASKED, WITHHELD)
+"""The beginnings of the last reason against a rejected row: its values were masked, or its payload is not there, too.
+
+They say what was done to a row and not why it was rejected, so they are counted nowhere.
+"""
 
 MaskValue = Callable[[bytes], bytes | None]
 """Gives what is kept in place of a value, both as bytes; None where nothing is kept."""
@@ -224,6 +232,22 @@ ORIGIN_TYPES: Mapping[str, str] = {
     "_origin.headers": "array<struct<key: string, value: binary>>",
 }
 """The parts of the origin of a record that can be masked, and as which type."""
+
+
+def origins_read(expression: str, paths: Iterable[str]) -> list[str]:
+    """The parts of the origin, of these `paths`, that an SQL expression reads, alone or with the whole origin."""
+    read: set[str] = set()
+    for column in sqlglot.parse_one(expression, dialect="spark").find_all(exp.Column):
+        name, *within = (part.name.lower() for part in column.parts)
+        if name == ORIGIN:
+            read |= {*paths} if not within or within[0] == "*" else {f"{ORIGIN}.{within[0]}"}
+    return [path for path in paths if path in read]
+
+
+def reads_all(expression: str) -> bool:
+    """True if an SQL expression such as `to_json(struct(*))` reads all columns there are, without their names."""
+    stars = sqlglot.parse_one(expression, dialect="spark").find_all(exp.Star)
+    return any(not isinstance(star.parent, exp.Column | exp.Count) for star in stars)
 
 
 def _is_text(kind: exp.DataType) -> bool:

@@ -27,7 +27,7 @@ from streaming.contracts import Contract, read_contract
 from streaming.declare.contracted import contracted
 from streaming.declare.delivered import OFFERS, What
 from streaming.declare.freshness import Freshness, check_freshness
-from streaming.declare.masks import ORIGIN_TYPES, Mask, check_masks
+from streaming.declare.masks import MASKED_LABELS, ORIGIN_TYPES, Mask, check_masks, origins_read, reads_all
 from streaming.declare.rule import Rule
 from streaming.declare.snapshots import Snapshots
 from streaming.formats import Format, Json
@@ -38,8 +38,6 @@ _NO_KEYS = ("float", "double", "array", "map", "struct", "variant")
 """Types of which two equal values may look different, or which Spark cannot compare."""
 _LARGE = ("string", "binary", "array", "map", "struct")
 """Types of which a database may leave a value out that has not changed."""
-MASKED_LABELS = ("masked", "withheld")
-"""The labels of the reasons that say what was done to the payload of a rejected row."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +153,13 @@ class Stream:
                 raise DeclarationError(
                     f"rule {name!r} of stream {self.name!r} is declared twice", "rename one.", stream=self.name
                 )
+            if name in MASKED_LABELS:
+                raise DeclarationError(
+                    f"rule {name!r} of stream {self.name!r} has the name of a reason that masks bring with them",
+                    "rename it.",
+                    value=name,
+                    stream=self.name,
+                )
         for rule in self.rules:
             check_condition(
                 f"rule {rule.name!r} of stream {self.name!r}", rule.condition, {**self.types, INGESTED_AT: "timestamp"}
@@ -175,33 +180,33 @@ class Stream:
             return
         in_origin = [path for path in self.masked if path in ORIGIN_TYPES]
         check_masks(self.name, self.masked, self.types, self.source.origin)
+        told = {
+            "the event time": f"`{self.event_time}`",
+            "sequence": self.sequence or "1",
+            "deletes": self.deletes or "true",
+            "the clock": self.clock.moved_by or "true",
+            "taken_at of snapshots": (self.snapshots.taken_at if self.snapshots else None) or "1",
+        }
+        rules = {rule.name: rule.condition for rule in self.rules}
+        for what, expression in {**self.derived, **rules, **told}.items():
+            if reads_all(expression):
+                raise self._unmasked(what, "it reads all columns by '*', also masked ones", "name those that it needs")
         for name in self.derived:
             masked = sorted((self.made_of[name] - {name}) & self.masked_columns)
-            if not masked and in_origin:
-                masked = [path for path in in_origin if path in self.derived[name]]
+            masked += origins_read(self.derived[name], in_origin)
             if masked and name not in self.masked:
                 raise self._unmasked(
                     name, f"is derived of {', '.join(masked)}, which is masked, and would show it", "mask it, too"
                 )
-        told = {
-            "the event time": (self.event_time,),
-            "sequence": names_in(self.sequence or "1"),
-            "deletes": names_in(self.deletes or "true"),
-            "the clock": names_in(self.clock.moved_by or "true"),
-            "taken_at of snapshots": names_in((self.snapshots.taken_at if self.snapshots else None) or "1"),
-        }
-        for what, names in told.items():
-            for name in sorted({each for of in names for each in self.made_of.get(of, ())} & self.masked_columns):
+        for what, expression in told.items():
+            names = {each for of in names_in(expression) for each in self.made_of.get(of, ())}
+            for name in (*sorted(names & self.masked_columns), *origins_read(expression, in_origin)):
                 raise self._unmasked(name, f"{what} is made of it", "leave it out of masked, or of that")
         for name in self.key:
             kept = [mask.keeps_identity for path, mask in self.masked.items() if path.partition(".")[0] == name]
             if not all(kept):
                 raise self._unmasked(name, "rows would not be told apart by it, which is in the key", "use Hash")
         for rule in self.rules:
-            if rule.name in MASKED_LABELS:
-                raise self._unmasked(
-                    rule.name, "a rule has the name of a reason that masks bring with them", "rename it"
-                )
             if names_in(rule.condition) & self.masked_columns and type(rule) is not Rule:
                 raise self._unmasked(rule.name, "its conditions are read from the column", "leave it out of masked")
         if self.keep_raw and not self.format.masks_payloads:
@@ -488,6 +493,11 @@ class Stream:
     def masked_columns(self) -> frozenset[str]:
         """The columns of which a value, or a part of one, is masked."""
         return frozenset(path.partition(".")[0] for path in self.masked if path not in ORIGIN_TYPES)
+
+    @property
+    def masks_origin(self) -> bool:
+        """True if a part of the origin is masked."""
+        return any(path in ORIGIN_TYPES for path in self.masked)
 
     @property
     def watched(self) -> tuple[Rule, ...]:

@@ -39,9 +39,10 @@ class Csv(Format):
     `encoding`: that of the payload, by its name in Python, such as `"latin-1"`. A byte order mark in front is skipped.
 
     `header`: each payload begins with a record of names, which says for this payload in which order its fields stand; a
-    column that it does not name is null, and fields of other names are counted as unknown. `fields` has the names of
-    columns that are called otherwise there, such as `{"id": "Order No."}`. A payload is read by itself, so the header
-    of a file has to come along with each of its records, as `Files(..., payloads=CsvRecords(header=True))` sees to.
+    column that it does not name is null, and fields of other names are counted as unknown. A payload whose first
+    record names no column cannot be read, as where a file came without its header. `fields` has the names of columns
+    that are called otherwise there, such as `{"id": "Order No."}`. A payload is read by itself, so the header of a file
+    has to come along with each of its records, as `Files(..., payloads=CsvRecords(header=True))` sees to.
 
     Raises:
         DeclarationError: the schema cannot be read or has a type that is not allowed; a sign is not one character, or
@@ -115,11 +116,17 @@ class Csv(Format):
         return True
 
     def masked_payload(self, payload: bytes, masks: Mapping[str, Callable[[bytes], bytes | None]]) -> bytes | None:
-        """As the contract says; a record with other than its fields says of none which it is."""
+        """As the contract says; a record with other than its fields says of none which it is.
+
+        Neither does one whose names lack a masked column: that of a file without its header has values in their place.
+        """
         try:
             names, records = _records_of(self).records(payload)
             *_, record = records
-            of_fields = {self.fields.get(column, column).lower(): mask for column, mask in masks.items()}
+            declared = {column.name for column in self.columns}
+            of_fields = {self.fields.get(each, each).lower(): masks[each] for each in masks if each in declared}
+            if not of_fields.keys() <= {name.lower() for name in names}:
+                return None
             of_places = [of_fields.get(name.lower()) for name in names]
             masked = [
                 text if mask is None or text is None else _decoded(mask(text.encode()))
@@ -281,8 +288,10 @@ class CsvDecoder(Decoder):
             raise Unreadable(f"the payload does not begin with a record of names: {error}") from None
         if len({*names}) < len(names):
             raise Unreadable("the payload begins with a record that has a name more than once")
-        written = dict(zip(names, self._record(text, end, len(names)), strict=True))
         read = [self.fields.get(column, column) for column in self.columns]
+        if not {*names} & {*read}:
+            raise Unreadable("the payload does not begin with a record of names: none of them is that of a column")
+        written = dict(zip(names, self._record(text, end, len(names)), strict=True))
         unknown = [name for name in names if name not in read]
         return self._judged([written.get(name) for name in read], unknown)
 

@@ -144,9 +144,9 @@ class Debezium(Format):
         try:
             document = object_of(payload)
             envelope, _ = opened_envelope(document)
-            if envelope is None:
-                return payload
             within = self.of.field_masks(masks).within
+            if envelope is None:
+                return text_of(within(document)).encode()
             rows = {side: within(row) if type(row) is dict else None for side in _SIDES if (row := envelope.get(side))}
             others = {name: each for name, each in within(envelope).items() if name not in _SIDES}
             masked = {name: rows.get(name) if name in _SIDES else others[name] for name in envelope}

@@ -86,9 +86,9 @@ class Json(Format):
         declared = {self.fields.get(column.name, column.name): kind_of(column) for column in self.columns}
         of_fields = {}
         for path, mask in masks.items():
-            column, dot, within = path.partition(".")
-            of_fields[f"{self.fields.get(column, column)}{dot}{within}"] = mask
-        return FieldMasks.of(of_fields, declared)
+            column, *within = path.split(".")
+            of_fields[self.fields.get(column, column), *within] = mask
+        return FieldMasks.of(of_fields, masks, declared)
 
 
 @dataclass

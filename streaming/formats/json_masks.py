@@ -18,7 +18,8 @@ _Tree = Mapping[str, Union[MaskText, "_Tree"]]
 class FieldMasks:
     """Masks by the fields of an object, whose names may come in any case.
 
-    `tree` has them by their paths, `names` by the last names of these; `declared` has the types of declared fields.
+    `tree` has them by their paths, `names` by the last names of these and of columns; `declared` has the types of
+    declared fields.
     """
 
     tree: _Tree
@@ -26,16 +27,25 @@ class FieldMasks:
     declared: Mapping[str, exp.DataType]
 
     @classmethod
-    def of(cls, masks: Mapping[str, MaskText], declared: Mapping[str, exp.DataType]) -> FieldMasks:
-        """The masks of paths such as `customer.email`, in objects of `declared` fields."""
+    def of(
+        cls,
+        masks: Mapping[tuple[str, ...], MaskText],
+        columns: Mapping[str, MaskText],
+        declared: Mapping[str, exp.DataType],
+    ) -> FieldMasks:
+        """The masks of paths such as `("customer", "email")`, in objects of `declared` fields.
+
+        The name of a field may have a dot, so its path is no text, as those of `columns` are.
+        """
         tree: dict[str, Any] = {}
         for path, mask in masks.items():
-            *outer, last = path.lower().split(".")
+            *outer, last = (name.lower() for name in path)
             branch = tree
             for name in outer:
                 branch = branch.setdefault(name, {})
             branch[last] = mask
-        return cls(tree, {path.lower().rpartition(".")[2]: mask for path, mask in masks.items()}, declared)
+        names = {path.lower().rpartition(".")[2]: mask for path, mask in columns.items()}
+        return cls(tree, names | {path[-1].lower(): mask for path, mask in masks.items()}, declared)
 
     def within(self, members: Mapping[str, Any]) -> dict[str, Any]:
         """The object with masked values.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         stamp,
         widen_log,
     )
-    from streaming.log.masked_rows import RETURNING, returning, with_values_of_then
+    from streaming.log.masked_rows import RETURNING, kept_back, returning, with_values_of_then
     from streaming.log.masking import masked
     from streaming.log.places import Place, Places
     from streaming.log.read import (

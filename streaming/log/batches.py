@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming.base import EPOCH, WARNED, F, FrozenMapping, LogError, from_micros, pc, shown, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
-from streaming.declare import Stream
+from streaming.declare import MASKED_LABELS, Stream
 from streaming.formats import UNKNOWN
 from streaming.lake import Lake
 from streaming.sources import Memory
@@ -154,12 +154,19 @@ def count_names(unknown: Iterable[Sequence[str]]) -> dict[str, int]:
 
 
 def count_reasons(rejected: pa.Array | pa.ChunkedArray) -> dict[str, int]:
-    """Reasons per label, such as the name of a rule, of rows whose reasons are lists of texts, null for a valid row."""
+    """Reasons per label, such as the name of a rule, of rows whose reasons are lists of texts, null for a valid row.
+
+    What masks have done to a row is no reason against it.
+    """
     texts = pc.list_flatten(rejected)
     if not len(texts):
         return {}
     labels = pc.list_element(pc.split_pattern(texts, ": ", max_splits=1), 0)
-    return {each["values"]: each["counts"] for each in pc.value_counts(labels).to_pylist()}
+    return {
+        each["values"]: each["counts"]
+        for each in pc.value_counts(labels).to_pylist()
+        if each["values"] not in MASKED_LABELS
+    }
 
 
 def bounded_unknown(rows: Mapping[str, int], most: int = _MOST_SETS) -> dict[str, int]:

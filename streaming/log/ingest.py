@@ -474,7 +474,9 @@ def append_validated(
     Raises:
         FencedError: `head` is not the newest batch of the log.
         RuleViolation: a row breaks a rule that stops the stream.
+        SettingsError, SaltError: as `checked_salts`.
     """
+    checked_salts(stream, {} if head is None else head.salts)
     stamps = _stamps(stream, head, processed_at)
     written = _BySpark(validated.sparkSession, lake, stream, counts).write_validated(validated, stamps)
     if stopping(stream, written.report.warned):

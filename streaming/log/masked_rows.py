@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import names_in
-from streaming.declare import Stream
+from streaming.declare import MASKED, WITHHELD, Stream
 from streaming.formats import WRONG
-from streaming.log.masking import BEFORE, MASKED, WAS_MASKED, WITHHELD, wrong_value
+from streaming.log.masking import BEFORE, WAS_MASKED, masked_reason, wrong_value
 
 RETURNING = (WAS_MASKED, BEFORE)
 """The columns that `returning` adds."""
@@ -17,18 +18,40 @@ RETURNING = (WAS_MASKED, BEFORE)
 def returning(rejected: DataFrame, stream: Stream) -> DataFrame:
     """The rejected rows of a log that can be judged anew, with `RETURNING`.
 
-    Those stay behind whose payload was withheld, and those that were masked after they were rejected for a value which
-    is masked: nobody knows what it was.
+    Those stay behind whose payload was withheld; those that other masks were put on than the stream has today, as a
+    value would be in clear or a mask would pass for a value; and those that were rejected for a value which is masked,
+    since nobody knows what it was.
     """
-    was_masked = _has_reason(f"{MASKED}: ")
-    of_masked = [f"{rule.name}: " for rule in stream.rules if names_in(rule.condition) & stream.masked_columns]
-    of_masked += [wrong_value(name, required=each) for name in sorted(stream.masked_columns) for each in (True, False)]
-    of_masked += [f"derived: {name} " for name in stream.derived if name in stream.masked_columns]
-    lost = _has_reason(f"{WITHHELD}: ") | (was_masked & _has_reason(*of_masked))
+    was_masked = F.exists("_rejected", lambda each: each.startswith(f"{MASKED}: "))
     there = {*rejected.columns}
-    names = sorted(stream.masked_columns & there)
-    before = F.struct(*(F.col(f"`{name}`") for name in names), F.lit(True).alias("_"))
-    return rejected.where(~lost).withColumns({WAS_MASKED: was_masked, BEFORE: before})
+    before = F.struct(
+        *(F.col(f"`{name}`") if name in there else F.lit(None).alias(name) for name in sorted(stream.masked_columns)),
+        F.lit(True).alias("_"),
+    )
+    return rejected.where(~_is_kept_back(stream)).withColumns({WAS_MASKED: was_masked, BEFORE: before})
+
+
+def kept_back(rejected: DataFrame, stream: Stream) -> DataFrame:
+    """The rejected rows of a log that `returning` leaves out."""
+    return rejected.where(_is_kept_back(stream))
+
+
+def _is_kept_back(stream: Stream) -> Column:
+    of_masked = [wrong_value(name, required=each) for name in sorted(stream.masked_columns) for each in (True, False)]
+    of_masked += [f"derived: {name} " for name in stream.derived if name in stream.masked_columns]
+    # The condition of then is asked, which the reason has: the rule may have another one today, or none.
+    names = "|".join(map(re.escape, sorted(stream.masked_columns)))
+    rule_of_masked = rf"(?isU)\A[^:]+: (not \(|cannot be judged: ).*(?<!\w)({names})(?!\w)"
+
+    def is_lost(reason: Column) -> Column:
+        is_of_others = reason.startswith(f"{MASKED}: ") & (reason != masked_reason(stream.masked))
+        told = reason.startswith(f"{WITHHELD}: ") | is_of_others
+        for begin in of_masked:
+            told = told | reason.startswith(begin)
+        return told | reason.rlike(rule_of_masked) if names else told
+
+    was_masked = F.exists("_rejected", lambda each: each.startswith(f"{MASKED}: ") | each.startswith(f"{WITHHELD}: "))
+    return was_masked & F.exists("_rejected", is_lost)
 
 
 def with_values_of_then(parsed: DataFrame, stream: Stream) -> DataFrame:
@@ -41,16 +64,3 @@ def with_values_of_then(parsed: DataFrame, stream: Stream) -> DataFrame:
         frame = frame.withColumn(name, value)
         wrong = wrong.withField(f"`{name}`", F.when(~was, F.col(f"{WRONG}.`{name}`")))
     return frame.withColumn(WRONG, F.when(F.col(WRONG).isNotNull(), wrong))
-
-
-def _has_reason(*begins: str) -> Column:
-    """True for a row with a reason that begins in one of these ways."""
-
-    def so(reason: Column) -> Column:
-        asked = [reason.startswith(each) for each in begins]
-        told = F.lit(False)
-        for each in asked:
-            told = told | each
-        return told
-
-    return F.exists("_rejected", so)

@@ -7,7 +7,7 @@ that starts Spark.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,16 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.base import SaltError
-from streaming.declare import ORIGIN_TYPES, MaskValue, Stream, check_of, nothing, salt_of
+from streaming.declare import MASKED, ORIGIN_TYPES, WITHHELD, MaskValue, Stream, check_of, nothing, salt_of
 from streaming.formats import Format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WAS_MASKED, BEFORE = "_was_masked", "_before"
-"""Columns of rejected rows that come back: true for those whose payload has masked values, and their values of then."""
-MASKED, WITHHELD = "masked", "withheld"
-"""The beginnings of the last reason against a rejected row: its payload has masked values, or is not there."""
+"""Columns of rejected rows that come back: true for those whose values were masked, and their values of then."""
 _SPOKEN = frozenset({"json: the payload is not UTF-8", "json: the payload is not one JSON object"})
 """Reasons against payloads that quote nothing of them; neither do those of CSV and of text."""
 _SILENT = "cannot be read, and why is not told, as that may quote a masked value"
@@ -73,8 +71,8 @@ class Masking:
     def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Judged rows with masked values; the payload of one is masked within, or left out where that is not certain.
 
-        Of a rejected row the last reason tells which of the two was done. Rows of which `_was_masked` is true stay as
-        they are, where there is such a column.
+        Of a rejected row the last reason names all masks, or tells that its payload is not there. Rows of which
+        `_was_masked` is true stay as they are, where there is such a column.
         """
         if WAS_MASKED in rows.schema.names:
             done = rows.column(WAS_MASKED)
@@ -93,19 +91,24 @@ class Masking:
         return pa.RecordBatch.from_arrays([*columns.values()], schema=rows.schema)
 
     def _payloads(self, raw: pa.Array, rejected: pa.Array) -> tuple[pa.Array, pa.Array]:
-        places = np.flatnonzero(raw.is_valid().to_numpy(zero_copy_only=False))
+        places = np.flatnonzero(pc.or_(raw.is_valid(), rejected.is_valid()).to_numpy(zero_copy_only=False))
         if not len(places):
             return raw, rejected
         payloads, reasons = raw.to_pylist(), rejected.to_pylist()
-        named = ", ".join(self._of_columns)
+        told = masked_reason(self.values)
         for place in places.tolist():
             payload = payloads[place]
-            kept = self.format.masked_payload(payload, self._of_columns) if self.format.masks_payloads else None
+            kept = None if payload is None else self._masked_payload(payload)
             payloads[place] = kept
             if reasons[place] is not None:
-                told = f"{MASKED}: {named}" if kept is not None else self._withheld(payload)
-                reasons[place] = [*reasons[place], told]
+                is_withheld = payload is not None and kept is None
+                reasons[place] = [*reasons[place], self._withheld(payload) if is_withheld else told]
         return pa.array(payloads, raw.type), pa.array(reasons, rejected.type)
+
+    def _masked_payload(self, payload: bytes) -> bytes | None:
+        if not self._of_columns:
+            return payload
+        return self.format.masked_payload(payload, self._of_columns) if self.format.masks_payloads else None
 
     def _withheld(self, payload: bytes) -> str:
         """The reason that tells of a payload which is not there."""
@@ -121,6 +124,11 @@ def masked(validated: DataFrame, stream: Stream) -> DataFrame:
     """
     masking = Masking.of(stream)
     return validated if masking is None else validated.mapInArrow(masking.frames, validated.schema)
+
+
+def masked_reason(paths: Iterable[str]) -> str:
+    """The last reason against a rejected row whose values are masked, by the names of all masks."""
+    return f"{MASKED}: {', '.join(sorted(paths))}"
 
 
 def checked_salts(stream: Stream, before: Mapping[str, str]) -> dict[str, str]:

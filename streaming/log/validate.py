@@ -30,6 +30,7 @@ from streaming.base import (
     EPOCH,
     FIRST_EVENT_TIME,
     INGESTED_AT,
+    ORIGIN,
     PARSER_ERRORS,
     WARNED,
     DeclarationError,
@@ -204,7 +205,8 @@ class RowValidator:
         return F.concat(F.lit(f"{by}: {what}{', of ' if of else ''}"), self._values(of))
 
     def _values(self, of: Sequence[str]) -> Column:
-        told = [name for name in of if name not in self._stream.masked_columns]
+        masked = self._stream.masked_columns | ({ORIGIN} if self._stream.masks_origin else set())
+        told = [name for name in of if name not in masked]
         values = named_values(told, {name for name in told if self._stream.types.get(name) == "string"})
         hidden = [f"{name}, which is masked" for name in of if name not in told]
         return F.concat_ws(", ", *([values] if told else []), *map(F.lit, hidden)) if hidden else values

@@ -20,6 +20,7 @@ from streaming.log import (
     Batch,
     RowValidator,
     append_validated,
+    kept_back,
     masked,
     next_kept_from,
     next_state,
@@ -38,12 +39,14 @@ from streaming.views import computation_of
 class Repaired:
     """The outcome of a repair: rejected rows it `examined`, those it `repaired`, and its batch in each log, by stream.
 
-    A log of which no row passed has no batch.
+    A log of which no row passed has no batch. `kept_back`: rows that stay rejected as they were masked, and what would
+    be asked of them, or how they are masked today, cannot be told of masked values.
     """
 
     examined: int
     repaired: int
     batches: Mapping[str, Batch]
+    kept_back: int = 0
 
     @property
     def still_rejected(self) -> int:
@@ -70,11 +73,15 @@ class ChangedWindow:
 
 @dataclass(frozen=True)
 class Preview:
-    """The preview of a repair: rejected rows it would examine and repair, and by operator the windows to be changed."""
+    """The preview of a repair: rejected rows it would examine and repair, and by operator the windows to be changed.
+
+    `kept_back` as of `Repaired`.
+    """
 
     examined: int
     repaired: int
     changes: Mapping[str, tuple[ChangedWindow, ...]]
+    kept_back: int = 0
 
 
 def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Repaired:
@@ -88,6 +95,8 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
     Raises:
         LeaseError: the pipeline is running.
         LogError: nothing has been ingested yet, or the log has a column with another type than the declaration's.
+        SettingsError: the salt of a mask is not set.
+        SaltError: it is another one than that of the log.
     """
     processed_at = now()
     with take_lease(lake, pipeline):
@@ -97,6 +106,7 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
         sum(each.examined for each in repaired),
         sum(each.repaired for each in repaired),
         {name: batch for each in repaired for name, batch in each.batches.items()},
+        sum(each.kept_back for each in repaired),
     )
 
 
@@ -104,9 +114,10 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
     validated = judged_anew(spark, lake, stream, processed_at).persist()
     try:
         examined, passing = _counted(validated)
-        examined += _kept_back(spark, lake, stream)
+        stay = count_kept_back(spark, lake, stream)
+        examined += stay
         if not passing:
-            return Repaired(examined, 0, {})
+            return Repaired(examined, 0, {}, stay)
         runtimes = [runtime_of(operator, lake) for operator in pipeline.operators_of(stream)]
         batch = append_validated(
             log.valid(validated),
@@ -119,7 +130,7 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
         )
     finally:
         validated.unpersist()
-    return Repaired(examined, passing, {stream.name: batch})
+    return Repaired(examined, passing, {stream.name: batch}, stay)
 
 
 def _begun(lake: Lake, pipeline: Pipeline) -> list[Stream]:
@@ -146,7 +157,10 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
     """
     previews = [_preview(spark, lake, pipeline, stream, now()) for stream in _begun(lake, pipeline)]
     changes = {name: windows for each in previews for name, windows in each.changes.items()}
-    return Preview(sum(each.examined for each in previews), sum(each.repaired for each in previews), changes)
+    examined, repaired, stay = (
+        sum(getattr(each, name) for each in previews) for name in ("examined", "repaired", "kept_back")
+    )
+    return Preview(examined, repaired, changes, stay)
 
 
 def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, processed_at: datetime) -> Preview:
@@ -154,7 +168,8 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
     validated = judged_anew(spark, lake, came, processed_at).persist()
     try:
         examined, passing = _counted(validated)
-        examined += _kept_back(spark, lake, came)
+        stay = count_kept_back(spark, lake, came)
+        examined += stay
         head = log.head(lake, came)
         number = 0 if head is None else head.number + 1
         watermark = came.clock.watermark(next_state(head))
@@ -173,7 +188,7 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
         )
     finally:
         validated.unpersist()
-    return Preview(examined, passing, changes)
+    return Preview(examined, passing, changes, stay)
 
 
 def _as_changes(spark: SparkSession, lake: Lake, stream: Stream, coming: DataFrame, number: int) -> DataFrame:
@@ -200,19 +215,16 @@ def judged_anew(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) 
     typed = stream.source.is_typed(F.col("_origin")).alias(TYPED)
     kept_from = next_kept_from(log.head(lake, stream), stream)
     if not stream.masked:
-        parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT, typed))
+        parsed = stream.format.parse(returning(rejected, stream).select("_raw", origin, INGESTED_AT, typed))
         return RowValidator(stream)(parsed, kept_from=kept_from).withColumn(INGESTED_AT, constant(now))
     parsed = stream.format.parse(returning(rejected, stream).select("_raw", origin, INGESTED_AT, typed, *RETURNING))
     judged = RowValidator(stream, again=True)(with_values_of_then(parsed, stream), kept_from=kept_from)
     return masked(judged, stream).withColumn(INGESTED_AT, constant(now))
 
 
-def _kept_back(spark: SparkSession, lake: Lake, stream: Stream) -> int:
-    """The rejected rows that cannot come back, as what they were rejected for cannot be judged any more."""
-    if not stream.masked:
-        return 0
-    rejected = log.rejected(log.read_log(spark, lake, stream))
-    return rejected.count() - returning(rejected, stream).count()
+def count_kept_back(spark: SparkSession, lake: Lake, stream: Stream) -> int:
+    """The number of rejected rows that `judged_anew` leaves out, as masked values do not tell what is asked of them."""
+    return kept_back(log.rejected(log.read_log(spark, lake, stream)), stream).count()
 
 
 def _counted(validated: DataFrame) -> tuple[int, int]:

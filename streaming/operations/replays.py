@@ -24,12 +24,13 @@ from streaming.base import (
     OperatorError,
     counted,
     date_literal,
+    names_in,
     utc_now,
 )
 from streaming.declare import CURRENT, Operator, Rule, Stream
 from streaming.lake import Lake, Sample
 from streaming.log import declaration_changes_of, head, read_log, valid, validate
-from streaming.operations.repair import judged_anew
+from streaming.operations.repair import count_kept_back, judged_anew
 from streaming.operators import are_close, comparable, runtime_of
 from streaming.tables import delta, storage
 
@@ -76,7 +77,8 @@ class Judgement:
     """The rows of a sample of a stream's log as its rules of today judge them.
 
     `rejected`: of the `valid` rows, those that each new or changed rule would reject, by its name, and `in_all` those
-    that any of them would. `accepted`: of the `refused` rows, those that would be valid.
+    that any of them would. `accepted`: of the `refused` rows, those that would be valid. `not_asked`: new or changed
+    rules over masked columns, which nobody can ask of rows that came.
     """
 
     stream: str
@@ -86,13 +88,16 @@ class Judgement:
     in_all: int
     refused: int
     accepted: int
+    not_asked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         by_rule = ", ".join(f"{name} {count:,}" for name, count in self.rejected.items())
+        names = ", ".join(self.not_asked)
+        unasked = f"; {names} cannot be asked of rows that came, as what came is masked" if names else ""
         return (
             f"{self.stream}, {self.sample}: of {counted(self.valid, 'valid row')} {self.in_all:,} would be rejected"
             f"{f' ({by_rule})' if by_rule else ''}; of {counted(self.refused, 'rejected row')} {self.accepted:,} would "
-            "be valid"
+            f"be valid{unasked}"
         )
 
 
@@ -145,13 +150,16 @@ def replay(
 def judge(spark: SparkSession, lake: Lake, stream: Stream, *, days: int, now: datetime) -> Judgement:
     """Judge the rows of the last `days` of a stream's log by its rules of today; nothing is written.
 
-    Valid rows are asked by rules that are new or changed, and rejected ones judged as a repair judges them.
+    Valid rows are asked by rules that are new or changed and reject rows, but for rules over masked columns; rejected
+    ones are judged as a repair judges them.
     """
     came = stream.revisions
     newest = valid(read_log(spark, lake, came)).agg(F.max(DAY)).collect()[0][0]
     since = None if newest is None else newest - timedelta(days=days - 1)
     rows = valid(read_log(spark, replace(lake, sample=Sample(since)), came))
-    rules = _changed_rules(lake, stream)
+    changed = [rule for rule in _changed_rules(lake, stream) if rule.rejects]
+    rules = [rule for rule in changed if not names_in(rule.condition) & stream.masked_columns]
+    not_asked = tuple(rule.name for rule in changed if rule not in rules)
     refused = {rule.name: F.count_if(validate.broken(rule)).alias(rule.name) for rule in rules}
     any_of = reduce(lambda one, other: one | other, map(validate.broken, rules), F.lit(False))
     counts = rows.agg(F.count(F.lit(1)).alias("_valid"), F.count_if(any_of).alias("_all"), *refused.values()).collect()[
@@ -161,8 +169,10 @@ def judge(spark: SparkSession, lake: Lake, stream: Stream, *, days: int, now: da
     if since is not None:
         anew = anew.where(F.coalesce(F.col(DAY), F.to_date(INGESTED_AT)) >= date_literal(since))
     examined, accepted = anew.agg(F.count(F.lit(1)), F.count(DAY)).collect()[0]
-    by_rule = {name: counts[name] for name in refused}
-    return Judgement(stream.name, _days_told(since), counts["_valid"], by_rule, counts["_all"], examined, accepted)
+    if since is None or now.date() >= since:
+        examined += count_kept_back(spark, lake, came)
+    by_rule, told = {name: counts[name] for name in refused}, _days_told(since)
+    return Judgement(stream.name, told, counts["_valid"], by_rule, counts["_all"], examined, accepted, not_asked)
 
 
 def _changed_rules(lake: Lake, stream: Stream) -> list[Rule]:

@@ -44,7 +44,7 @@ RUNNING = ProcessStatus(
     at=at(0),
     passed=at(0),
     queries={
-        "log": QueryStatus(rows=100, last_seconds=0.7),
+        "log": QueryStatus(rows=100, rejected=20, last_seconds=0.7, warned={"usual": 8, "short": 0}),
         "by_id": QueryStatus(
             rows=3, last_seconds=0.4, state_rows=7, state_bytes=2**20, behind=3, watermark=at(0) - timedelta(seconds=30)
         ),
@@ -95,6 +95,9 @@ def test_every_table_of_a_running_stream_is_told_with_what_concerns_it(
     observation = rejected.event_log_entry.asset_observation
     assert observation is not None
     assert observation.metadata["rejected_share"].value == 0.02
+    # Of the 80 valid ones.
+    assert observation.metadata["warned_share_usual"].value == 0.1
+    assert observation.metadata["warned_share_short"].value == 0.0
 
 
 def test_a_day_of_a_stream_that_restarts_all_the_time_is_at_most_300_events_a_table(

@@ -144,6 +144,7 @@ def test_a_header_says_where_the_fields_of_its_payload_stand() -> None:
         "n,Order No.\n": "the payload is not one record of 2 fields",
         "n,Order No.": "the payload is not one record of 2 fields",
         "n,Order No.\n1,a\n2,b": "the payload is not one record of 2 fields: another line follows it",
+        "1,a\n2,b": "the payload does not begin with a record of names: none of them is that of a column",
         "n,n\n1,2": "the payload begins with a record that has a name more than once",
         '"n\n1': "the payload does not begin with a record of names: field 1 has a quote that is not closed, or text "
         "that follows one",

@@ -43,8 +43,10 @@ from streaming import (
     log,
 )
 from streaming.base import DeclarationError, RuleViolation, SaltError, SettingsError
+from streaming.declare import log_columns
 from streaming.formats import Format
 from streaming.lake.lake import Lake
+from streaming.log.batches import count_reasons
 from streaming.log.masking import Masking
 from streaming.operations import preview, repair
 from tests.support.instants import NOW, at, ms
@@ -396,6 +398,7 @@ def test_a_key_that_is_hashed_is_the_key_still(spark: SparkSession, lake: Lake) 
         ({"email": Drop()}, {"derived": {"low": "lower(email)"}}, "is derived of email, which is masked"),
         ({"_origin.key": Drop()}, {}, "has no such field"),
         ({"email.x": Drop()}, {}, "has no such field"),
+        ({"email": Drop()}, {"derived": {"all_of_it": "to_json(struct(*))"}}, r"it reads all columns by '\*'"),
     ],
 )
 def test_a_mask_that_would_show_or_lose_what_is_needed_is_refused(
@@ -429,6 +432,102 @@ def test_the_key_and_the_headers_of_a_record_are_masked_where_they_are_named() -
     assert (first["note"], second["_origin"], second["_rejected"]) == (None, None, None)
     # The column is not masked in this stream, so its payload is as it came but for the note.
     assert json.loads(first["_raw"]) == order(note=None)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        *(
+            ({"derived": {"part": expression}}, r"is derived of _origin\.key, which is masked")
+            for expression in (
+                "_origin.key",
+                "to_json(_origin)",
+                "_origin['key']",
+                "`_origin`.`key`",
+                "struct(_origin.*)",
+            )
+        ),
+        ({"key": ("id",), "sequence": "_origin.key"}, "sequence is made of it"),
+        ({"key": ("id",), "sequence": "n", "deletes": "_origin.key is null"}, "deletes is made of it"),
+    ],
+)
+def test_a_masked_key_of_a_record_is_in_no_column_and_in_no_order(more: dict[str, Any], says: str) -> None:
+    masked = {"_origin.key": Hash(salt="${TEST_SALT}")}
+    with pytest.raises(DeclarationError, match=says):
+        stream_of(Json(COLUMNS), source=Kafka("broker:9092", "orders"), **{"masked": masked, **more})
+    allowed = {"offset": "_origin.offset", "headers": "_origin.headers", "text": "'_origin.key'"}
+    stream_of(Json(COLUMNS), source=Kafka("broker:9092", "orders"), masked=masked, derived=allowed)
+
+
+def test_a_mask_of_the_key_of_a_record_alone_leaves_its_payload_as_it_is() -> None:
+    stream = stream_of(Avro(SCHEMA), source=Kafka("broker:9092", "orders"), masked={"_origin.key": Drop()}, rules=())
+    masking = Masking.of(stream)
+    assert masking is not None
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "_raw": pa.array([b"some bytes", None, None], pa.binary()),
+            "_rejected": pa.array([["small: no"], ["small: no"], None], pa.list_(pa.string())),
+            "_origin": pa.array([{"key": b"a"}] * 3, pa.struct([("key", pa.binary())])),
+        }
+    )
+    told = [(row["_raw"], row["_rejected"], row["_origin"]["key"]) for row in masking.rows(rows).to_pylist()]
+    # Also of a row without a payload it is known how it was masked, so that no repair masks it twice.
+    assert told == [
+        (b"some bytes", ["small: no", "masked: _origin.key"], None),
+        (None, ["small: no", "masked: _origin.key"], None),
+        (None, None, None),
+    ]
+
+
+def stars(value: bytes) -> bytes:
+    return b"***"
+
+
+@pytest.mark.parametrize(
+    ("form", "payload", "kept"),
+    [
+        (
+            Json("id string, email string", fields={"email": "contact.email"}),
+            {"contact.email": EMAIL, "contact": {"email": DEEP}, "beside": [{"Contact.Email": EMAIL}]},
+            {"contact.email": "***", "contact": {"email": "***"}, "beside": [{"Contact.Email": "***"}]},
+        ),
+        (
+            Debezium(Json("id string, email string")),
+            {"payload": None, "email": EMAIL, "schema": {"email": EMAIL}},
+            {"payload": None, "email": "***", "schema": {"email": "***"}},
+        ),
+    ],
+)
+def test_a_value_is_masked_under_a_name_with_a_dot_and_beside_an_envelope_that_is_null(
+    form: Format, payload: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    masked = form.masked_payload(json.dumps(payload).encode(), {"email": stars})
+    assert masked is not None and json.loads(masked) == kept
+
+
+def test_a_record_of_csv_whose_names_lack_a_masked_column_is_withheld() -> None:
+    form = Csv("id string, email string", header=True)
+    # A file without its header: its first record is sent along as that of the names.
+    assert form.masked_payload(f"1,{EMAIL}\n2,bob@example.org\n".encode(), {"email": stars}) is None
+    assert form.masked_payload(f"id,{EMAIL}\n2,bob@example.org\n".encode(), {"email": stars}) is None
+    # A masked column that is derived is in no payload.
+    kept = form.masked_payload(f"id,EMAIL,x\n2,{EMAIL},y\n".encode(), {"email": stars, "domain": stars})
+    assert kept == b'"id","EMAIL","x"\n"2","***","y"'
+
+
+def test_what_masks_have_done_is_counted_as_no_reason_and_no_rule_is_called_so() -> None:
+    rejected = pa.array([["small: no", "masked: email"], None, ["json: no", "withheld: of 3 bytes"]])
+    assert count_reasons(rejected) == {"small": 1, "json": 1}
+    with pytest.raises(DeclarationError, match="rule 'withheld' of stream 'orders' has the name of a reason"):
+        stream_of(Json(COLUMNS), masked={}, rules=(Rule("withheld", "n > 0"),))
+
+
+def test_the_log_says_of_its_payloads_that_they_are_masked() -> None:
+    meanings = {
+        masked: next(spec.meaning for spec in log_columns(stream_of(Json(COLUMNS), masked=each)) if spec.name == "_raw")
+        for masked, each in ((True, MASKED), (False, {}))
+    }
+    assert ("with masked values" in meanings[True], "byte for byte" in meanings[False]) == (True, True)
 
 
 def test_a_salt_that_is_written_out_is_refused_and_not_repeated() -> None:

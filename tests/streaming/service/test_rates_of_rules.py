@@ -45,8 +45,8 @@ def test_the_table_of_progress_counts_by_rule_also_where_an_older_release_has_ma
 def test_an_hour_in_dagster_has_the_share_of_rows_that_break_each_rule() -> None:
     measures = [measure(0, 10, {"usual": 2}, {"json": 1, "known": 3}), measure(1, 30, {"usual": 6, "short": 1}, {})]
     told = hour_metadata(measures, timedelta(hours=1))
-    assert told["warned_share_usual"] == pytest.approx(8 / 40)
-    assert told["warned_share_short"] == pytest.approx(1 / 40)
+    assert told["warned_share_usual"] == pytest.approx(8 / 36)
+    assert told["warned_share_short"] == pytest.approx(1 / 36)
     assert (told["rejected_share_known"], told["rejected_share_json"]) == (3 / 40, 1 / 40)
 
 
@@ -56,8 +56,10 @@ def test_the_share_of_valid_rows_that_warn_is_of_the_batches_since_there_is_the_
         clock = BoundedOutOfOrderness("5 seconds")
         return Batch(number, "query", number, ClockState(), summary, clock, rejected=rejected, warned=warned)
 
-    told = rejected_numbers([batch(0, 100, 0, {}), batch(1, 10, 2, {"usual": 2}), batch(2, 10, 0, {"usual": 1})])
+    of_both = batch(2, 10, 0, {"usual": 1, "short": 5})
+    told = rejected_numbers([batch(0, 100, 0, {}), batch(1, 10, 2, {"usual": 2}), of_both])
     assert told["warned_share_usual"] == pytest.approx(3 / 18)
+    assert told["warned_share_short"] == pytest.approx(5 / 10)
     assert told["dagster/row_count"] == 2
 
 

@@ -31,7 +31,7 @@ def kept_back_text(rows: int) -> str:
     """The sentence on rejected rows that no repair brings back, with a space before it; empty where there is none."""
     if not rows:
         return ""
-    return f" {rows:,} of them stay so as they were masked: what to ask of them, or how, is another thing today."
+    return f" {rows:,} of them cannot be judged, as what is needed for that is masked: send these again."
 
 
 def as_markdown(preview: Preview) -> str:

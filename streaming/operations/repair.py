@@ -39,8 +39,8 @@ from streaming.views import computation_of
 class Repaired:
     """The outcome of a repair: rejected rows it `examined`, those it `repaired`, and its batch in each log, by stream.
 
-    A log of which no row passed has no batch. `kept_back`: rows that stay rejected as they were masked, and what would
-    be asked of them, or how they are masked today, cannot be told of masked values.
+    A log of which no row passed has no batch. `kept_back`: rows that stay rejected since they were masked: their
+    payload is not there, they were rejected for what is masked, or other masks are declared today.
     """
 
     examined: int

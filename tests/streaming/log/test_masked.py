@@ -21,6 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.text_format import Parse
 from pyspark.sql import SparkSession
 
+from quality.generic import log_suite
 from streaming import (
     Avro,
     BoundedOutOfOrderness,
@@ -48,7 +49,8 @@ from streaming.formats import Format
 from streaming.lake.lake import Lake
 from streaming.log.batches import count_reasons
 from streaming.log.masking import Masking
-from streaming.operations import preview, repair
+from streaming.log.validate import RowValidator
+from streaming.operations import judge, preview, repair
 from tests.support.instants import NOW, at, ms
 from tests.support.runs import run
 from tidemark.testing import land
@@ -343,12 +345,94 @@ def test_a_rejected_row_comes_back_with_the_masked_values_of_then_unless_one_of_
 
     corrected = replace(stream, rules=(*RULES[:2], Rule("small", "n < 100")))
     done = repair(spark, lake, pipeline_of(corrected), lambda: NOW)
-    assert (done.examined, done.repaired) == (4, 1)
+    assert (done.examined, done.repaired, done.kept_back) == (4, 1, 3)
     rows = log.valid(log.read_log(spark, lake, stream)).collect()
     assert [(row["id"], row["email"], row["card"], row["domain"]) for row in rows] == [
         ("back", hashed(EMAIL), "****4444", hashed("example.org"))
     ]
     assert_nothing_shown(lake)
+    # A payload that is not there does not keep reports from being published.
+    line = next(each for each in log_suite(stream).expectations if each.name == "valid_or_rejected")
+    log.read_log(spark, lake, stream).createOrReplaceTempView("masked_log")
+    assert spark.sql(line.arguments["unexpected_rows_query"].format(batch="masked_log")).isEmpty()
+
+
+MASKS: dict[str, Any] = {"email": MASKED["email"]}
+
+
+@pytest.mark.parametrize(
+    ("then", "today", "repaired"),
+    [
+        ({}, {"rules": ()}, 1),
+        ({}, {"rules": RULES[:1]}, 1),
+        # The value of a column that is masked since is in clear in the payload of then.
+        ({}, {"rules": (), "masked": {**MASKS, "card": Last(4)}}, 0),
+        # What a mask has kept would pass for a value that came.
+        ({}, {"rules": (), "masked": {}}, 0),
+        # Nobody knows whether the value of then keeps the rule by its new name.
+        ({}, {"rules": (Rule("has_sign", "email like '%@%'"),)}, 1),
+        # The log has no such column yet.
+        ({}, {"rules": (), "derived": {"low": "lower(email)"}, "masked": {**MASKS, "low": Drop()}}, 0),
+        # Rows that nobody has masked are judged by what came, and are masked as they come back.
+        (
+            {"masked": {}},
+            {"rules": RULES[:1], "derived": {"low": "lower(email)"}, "masked": {**MASKS, "low": Drop()}},
+            1,
+        ),
+    ],
+)
+def test_a_row_comes_back_only_under_the_masks_of_then_and_by_rules_that_can_be_asked(
+    spark: SparkSession, lake: Lake, then: dict[str, Any], today: dict[str, Any], repaired: int
+) -> None:
+    before = stream_of(Json(COLUMNS), **{"rules": (RULES[0], RULES[2]), "masked": MASKS, **then})
+    run(spark, lake, pipeline_of(before), [json.dumps(each) for each in (order(n=11), order(email=ODD, n=11))])
+    now = stream_of(Json(COLUMNS), **{"masked": MASKS, **today})
+    told = preview(spark, lake, Pipeline(now), lambda: NOW)
+    # The address without its sign was refused for what is masked, and stays so if nobody knows it any more.
+    assert (told.examined, told.repaired, told.kept_back) == (2, repaired, 0 if then else 2 - repaired)
+    judged = judge(spark, lake, now, days=1, now=NOW)
+    assert (judged.refused, judged.accepted) == (2, repaired)
+
+
+def test_rules_over_masked_columns_and_those_that_warn_are_asked_of_no_row_that_came(
+    spark: SparkSession, lake: Lake
+) -> None:
+    stream = stream_of(Json(COLUMNS), rules=())
+    run(spark, lake, pipeline_of(stream), [json.dumps(each) for each in (order(), order(n=11))])
+    changed = replace(stream, rules=(*RULES, Rule("few", "n > 100", on_violation="warn")))
+    told = judge(spark, lake, changed, days=1, now=NOW)
+    assert (told.valid, dict(told.rejected), told.in_all) == (2, {"small": 1}, 1)
+    assert str(told).endswith("; is_address cannot be asked of rows that came, as what came is masked")
+
+
+def test_a_masked_key_of_a_record_is_in_no_reason(spark: SparkSession) -> None:
+    stream = stream_of(
+        Json(COLUMNS),
+        source=Kafka("broker:9092", "orders"),
+        masked={"_origin.key": Hash(salt="${TEST_SALT}"), "part": Drop()},
+        derived={"part": "cast(cast(_origin.key as string) as int)", "ratio": "_origin.offset / n"},
+        rules=(),
+    )
+    payload = json.dumps(order(n=0)).encode()
+    came = spark.createDataFrame(
+        [(payload, (EMAIL.encode(), 7))], "_raw binary, _origin struct<key: binary, offset: bigint>"
+    )
+    (row,) = RowValidator(stream)(stream.format.parse(came), NOW).collect()
+    assert any(each.startswith("derived: ratio cannot") for each in row["_rejected"])
+    assert all(EMAIL not in each for each in row["_rejected"])
+    assert any("_origin, which is masked" in each for each in row["_rejected"])
+
+
+def test_a_repair_with_another_salt_writes_nothing(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(Json(COLUMNS))
+    run(spark, lake, pipeline_of(stream), [json.dumps(order(n=11))])
+    monkeypatch.setenv("TEST_SALT", "a salt of somebody else")
+    before = {path for path, _ in shown(lake)}
+    with pytest.raises(SaltError, match="'TEST_SALT' has another salt"):
+        repair(spark, lake, pipeline_of(replace(stream, rules=())), lambda: NOW)
+    assert {path for path, _ in shown(lake)} == before
 
 
 def test_a_salt_that_is_missing_too_short_or_another_one_is_told_and_another_variable_is_taken(

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
 
     DONE = 0, "done"
     FAILED = 1, "it could not be done; stderr says why, and what to do"
-    USAGE = 2, "typed wrongly: no such command, option or value (for plan that is 1); plan: changes are pending"
+    USAGE = 2, "typed wrongly: no such command, option or value (for plan that is 1); plan, apply: changes are pending"
     LAW_BROKEN = (
         3,
         "audit, demo: a law is broken; doctor: something is; why: a number is not what its rows give; "

@@ -20,12 +20,14 @@ from platform_assets.cli.rebuild import ShownRebuild, publish_again
 from platform_assets.cli.render import next_step, print_first, rows_to_print
 from platform_assets.cli.requests import named_pipelines
 from platform_assets.errors import BadSelection
-from platform_assets.reports.publication import read_publication
+from platform_assets.reports.publication import is_of_older_results, read_publication
 from platform_assets.reports.registry import declared_reports
 from platform_assets.texts.rollout import part_lines, side_by_side
 from streaming.base import counted, utc_now
 from streaming.declare import Operator, Pipeline, broken_modules
+from streaming.lake import Lake
 from streaming.operations import (
+    Applied,
     Judgement,
     Replay,
     Rollout,
@@ -85,27 +87,51 @@ def apply(
 
     Streams may run meanwhile. If it is killed, running it again goes on where it was.
     Tables of what is not declared any more are named, and stay.
+    Exits with 2 if something is left that waits for a word or is refused.
     """
     lake = current_lake()
     pipelines = named_pipelines(names)
     pending: list[Pipeline] = []
+    outdated: list[Pipeline] = []
     for pipeline in pipelines:
         found = rollout(pipeline, lake=lake)
         _print(pipeline, found)
-        if any(part.action in ("run", "rebuild") for part in found.pending):
+        if any(map(_is_done_by_apply, found.pending)):
             pending.append(pipeline)
-    if not pending:
+        if reports := _outdated_reports(pipeline):
+            outdated.append(pipeline)
+            for name in reports:
+                console.print(f"~ report {name}: of results that were built anew since", highlight=False, markup=False)
+    if pending or outdated:
+        if not yes:
+            typer.confirm(f"\nApply this to {lake.root}?", abort=True)
+        console.print()
+        _apply(lake, [each for each in pipelines if each in pending or each in outdated], pending, outdated)
+    left = [
+        part for pipeline in pipelines for part in rollout(pipeline, lake=lake).pending if not _is_done_by_apply(part)
+    ]
+    if left:
+        if not pending and not outdated:
+            console.print("\nNothing of this is done by apply; the lines above say what to do.")
+        raise typer.Exit(ExitCode.USAGE)
+    if not pending and not outdated:
         console.print("\nThere is nothing to apply.")
-        return
-    if not yes:
-        typer.confirm(f"\nApply this to {lake.root}?", abort=True)
-    console.print()
+
+
+def _apply(
+    lake: Lake, pipelines: Sequence[Pipeline], pending: Sequence[Pipeline], outdated: Sequence[Pipeline]
+) -> None:
     with spark_session() as spark:
-        for pipeline in pending:
-            with console.status(f"applying {pipeline.name}") as status:
-                done = roll_out(spark, lake, pipeline, utc_now, _Shown(status))
-            if done.rebuilt:
-                publish_again(spark, pipeline)
+        for pipeline in pipelines:
+            done, in_place = Applied({}, {}), list[str]()
+            try:
+                if pipeline in pending:
+                    with console.status(f"applying {pipeline.name}") as status:
+                        done = roll_out(spark, lake, pipeline, utc_now, _Shown(status, in_place))
+            finally:
+                # What is in place stays so where another operator fails.
+                if in_place or pipeline in outdated:
+                    publish_again(spark, pipeline)
             for name, why in done.paused.items():
                 console.print(f"{name} is paused: {why}", highlight=False, markup=False, soft_wrap=True)
             if done.held_by:
@@ -146,15 +172,17 @@ class _Replays(ExitStack):
 
 
 class _Shown(RolloutListener):
-    """A rollout on the console: the rebuild under way, and each that is done."""
+    """A rollout on the console: the rebuild under way, and each that is done, which is added to `in_place` by name."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: Status, in_place: list[str]) -> None:
         self._status = status
+        self._in_place = in_place
 
     def rebuilds(self, operator: Operator) -> ShownRebuild:
         return ShownRebuild(operator.name, self._status)
 
     def rebuilt(self, operator: Operator, rows: int) -> None:
+        self._in_place.append(operator.name)
         console.print(f"{operator.name}: {counted(rows, 'result')} built from the log.", highlight=False)
 
 
@@ -212,6 +240,17 @@ def _reports(pipeline: Pipeline, part: RolloutPart) -> Sequence[str]:
     lake, reports = current_lake(), declared_reports().values()
     mine = [report.name for report in reports if report.pipeline == pipeline]
     return [name for name in mine if read_publication(lake, name) is not None]
+
+
+def _outdated_reports(pipeline: Pipeline) -> list[str]:
+    """The reports on results that were built anew since, such as by an apply that was killed before it published."""
+    mine = [report.name for report in declared_reports().values() if report.pipeline == pipeline]
+    publications = {name: read_publication(current_lake(), name) for name in mine}
+    return [name for name, each in publications.items() if each is not None and is_of_older_results(each)]
+
+
+def _is_done_by_apply(part: RolloutPart) -> bool:
+    return part.action in ("run", "rebuild")
 
 
 def _document(pipeline: Pipeline, found: Rollout, replays: _Replays) -> PipelinePlanDocument:

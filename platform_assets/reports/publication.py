@@ -23,6 +23,7 @@ from quality import Pin, Pins
 from streaming.base import LogError
 from streaming.lake import Lake
 from streaming.log import head
+from streaming.operators import last_superseded
 from streaming.tables import delta, newest_commits, storage
 
 
@@ -101,6 +102,12 @@ def outdated_files(lake: Lake, publication: Publication) -> list[str]:
         for name, expected in publication.files.items()
         if digest(storage.read_bytes(f"{folder}/{name}") or b"") != expected
     ]
+
+
+def is_of_older_results(publication: Publication) -> bool:
+    """True if results that a report was made from were built anew since, so that they may be others by now."""
+    tables = ((pin.version, delta.open_table(pin.uri)) for pin in publication.pins.tables)
+    return any(table is not None and version <= last_superseded(table) for version, table in tables)
 
 
 def digest(content: bytes) -> str:

@@ -469,8 +469,8 @@ class Stream:
         clock = {field.name: getattr(self.clock, field.name) for field in fields(self.clock)}
         told = ", ".join(f"{name}={value}" for name, value in clock.items() if value is not None)
         return {
-            "format": type(self.format).__name__,
-            "column": {column.name: column.type for column in self.format.columns},
+            "format": self.format.words,
+            "column": {column.name: f"{column.type}{' not null' * column.required}" for column in self.format.columns},
             "derived column": dict(self.derived),
             "rule": {
                 rule.name: rule.condition if rule.rejects else f"{rule.condition} ({rule.on_violation})"

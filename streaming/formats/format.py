@@ -6,10 +6,11 @@ columns only: nothing is executed, and every row is parsed by itself, so that a 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, sql
 from streaming.formats.decoder import Decoder, decoded
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TYPED = "_typed"
 """The column that a source may add: true for a payload that Spark has written as JSON of typed columns."""
+_OF_COLUMNS = ("schema", "column", "descriptor_set")
+"""The fields of formats that say nothing but which columns there are."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,13 @@ class Format(ABC):
     @abstractmethod
     def columns(self) -> tuple[sql.Column, ...]:
         """The declared columns, in order; none begins with `_`."""
+
+    @property
+    def words(self) -> str:
+        """Its name, and in brackets what else is declared of it than columns, such as `Csv(separator=;)`; no secret."""
+        given = ((each.name, getattr(self, each.name)) for each in _declared_fields(self))
+        told = ", ".join(f"{name}={_shown(value)}" for name, value in given)
+        return f"{type(self).__name__}({told})" if told else type(self).__name__
 
     @property
     def revisions(self) -> Revisions | None:
@@ -92,6 +102,25 @@ class Format(ABC):
                 f"format {type(self).__name__} has neither a decoder nor a parse of its own", "write one of the two."
             )
         return decoded(raw, self.columns, decoder)
+
+
+def _declared_fields(of: Format) -> list[Field[Any]]:
+    """The fields that have another value than by default, but for those of the columns."""
+    found: list[Field[Any]] = []
+    declared: tuple[Field[Any], ...] = fields(of) if is_dataclass(of) else ()
+    for each in declared:
+        default: object = each.default if each.default_factory is MISSING else each.default_factory()
+        if each.name not in _OF_COLUMNS and getattr(of, each.name) != default:
+            found.append(each)
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Format):
+        return value.words
+    text = str(dict(sorted(value.items()))) if isinstance(value, Mapping) else str(value)
+    # The URL of a registry may have a password.
+    return re.sub(r"//[^/@]*@", "//", text)
 
 
 def checked_fields(form: str, columns: Sequence[sql.Column], fields: Mapping[str, str]) -> FrozenMapping[str, str]:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 from streaming.declare import Stream
 from streaming.lake import Lake, Named
-from streaming.tables import FactChange, changed_facts, storage
+from streaming.tables import FactChange, changed_facts, delta, storage
 
 _MAKES, _PIPELINE = "makes", "pipeline"
+_REVISIONS, _SOURCE = "revisions", "source"
 
 
 def note_declaration(lake: Lake, pipeline: Named, stream: Stream) -> None:
     """Write down by which declaration the next batches are judged; to be called by whoever holds the lease.
 
-    Nothing is written where that is the one that is there already.
+    Nothing is written where that is the one that is there already, nor where the next batch is refused, as the changes
+    that there are follow from another key.
     """
-    document = json.dumps({_PIPELINE: pipeline.name, _MAKES: stream.fingerprint})
+    document = json.dumps({_PIPELINE: pipeline.name, _MAKES: _makes(lake, stream)})
+    changes = declaration_changes_of(lake, stream) or ()
+    if stream.revised and any(each.fact == _REVISIONS for each in changes) and delta.exists(lake.log(stream)):
+        return
     if storage.read_json(lake.declaration(stream.name)) != json.loads(document):
         storage.replace_bytes(lake.declaration(stream.name), document.encode(), uuid.uuid4().hex)
 
@@ -30,7 +36,16 @@ def declaration_changes_of(lake: Lake, stream: Stream) -> tuple[FactChange, ...]
     recorded = storage.read_json(lake.declaration(stream.name))
     if recorded is None:
         return None
-    return tuple(changed_facts(recorded[_MAKES], json.loads(json.dumps(stream.fingerprint))))
+    declared = json.loads(json.dumps(_makes(lake, stream)))
+    # What an older version did not write down is not known to have changed.
+    before = {_SOURCE: declared[_SOURCE], **recorded[_MAKES]}
+    return tuple(changed_facts(before, declared))
+
+
+def _makes(lake: Lake, stream: Stream) -> dict[str, Any]:
+    """The fingerprint of a stream, and where it comes from, which is the same wherever the lake is moved."""
+    place = stream.source.location(lake).replace(f"{lake.path().rstrip('/')}/", "")
+    return {_SOURCE: f"{type(stream.source).__name__} {place}", **stream.fingerprint}
 
 
 def noted_pipeline(lake: Lake, stream: str) -> str | None:

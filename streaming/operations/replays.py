@@ -279,6 +279,7 @@ def _compared(
     key = tuple(operator.paired_by) if {*operator.paired_by} <= {*common} else ()
     names = [name for name in dict.fromkeys((*before.columns, *after.columns)) if not name.startswith("_")]
     by, values = (key, [name for name in names if name not in key]) if key else (tuple(common), [])
+    before, after = _of_like_types(before, after, common)
     before, after = _numbered(before, by, values), _numbered(after, by, values)
     joined = _joined(before, after, (*by, COPY), values).persist()
     try:
@@ -298,6 +299,24 @@ def _of_sample(rows: DataFrame, since: date | None, where: str | None) -> DataFr
     if since is not None and DAY in rows.columns:
         rows = rows.where(F.col(DAY) >= date_literal(since))
     return rows if where is None else rows.where(where)
+
+
+def _of_like_types(one: DataFrame, other: DataFrame, names: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """Both frames, with values as texts where their types differ so that Spark may fail to compare them."""
+    from pyspark.sql.types import NumericType
+
+    for name in names:
+        types = [rows.schema[name].dataType for rows in (one, other)]
+        if len({each.simpleString() for each in types}) > 1 and not all(
+            isinstance(each, NumericType) for each in types
+        ):
+            one, other = (rows.withColumn(name, _text(rows, name)) for rows in (one, other))
+    return one, other
+
+
+def _text(rows: DataFrame, name: str) -> Column:
+    nested = rows.schema[name].dataType.simpleString().startswith(("array", "map", "struct"))
+    return F.to_json(F.col(f"`{name}`")) if nested else F.col(f"`{name}`").cast("string")
 
 
 def _numbered(rows: DataFrame, by: Sequence[str], values: Sequence[str]) -> DataFrame:
@@ -354,7 +373,10 @@ def _is_equal(one: DataFrame, other: DataFrame, name: str) -> Column:
         return are_close(left, right, next(doubles, types[0]))
     # Whether parts of a value may be null is part of its type, and means nothing here.
     is_one_type = types[0].simpleString() == types[1].simpleString() and "map<" not in types[0].simpleString()
-    return are_close(left, right, types[0]) if is_one_type else left.eqNullSafe(right)
+    if is_one_type:
+        return are_close(left, right, types[0])
+    # Spark refuses to compare some pairs of types, and fails at values that are not of the other one.
+    return left.cast("string").eqNullSafe(right.cast("string"))
 
 
 def _told(since: date | None, where: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,10 +12,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from streaming.base import LeaseError, OperatorError, counted, utc_now
-from streaming.declare import CURRENT, Delivery, Operator, Pipeline, Stream, find_pipeline
+from streaming.base import (
+    ChangedDeclaration,
+    DeclarationError,
+    LeaseError,
+    LogError,
+    OperatorError,
+    T,
+    arrow_schema,
+    counted,
+    interval,
+    kind_of,
+    utc_now,
+)
+from streaming.declare import (
+    CURRENT,
+    Delivery,
+    Operator,
+    Pipeline,
+    Stream,
+    broken_modules,
+    declared_pipelines,
+    find_pipeline,
+)
 from streaming.lake import Lake, Settings
-from streaming.tables import FactChange, delta, storage
+from streaming.tables import FactChange, delta, recorded_declaration, storage
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -254,16 +276,18 @@ def _of_stream(lake: Lake, pipeline: Pipeline, stream: Stream) -> RolloutPart:
         return replace(part, state="new", action="run", advice="its log begins with the next run")
     part = replace(part, published=delta.row_count(log))
     recorded = declaration_changes_of(lake, stream)
+    misfits = _misfits(lake, log, stream)
     changes = _by_columns(log, stream) if recorded is None else recorded
+    known = {(change.fact, change.part) for change in changes}
+    changes += tuple(change for change in misfits if (change.fact, change.part) not in known)
     if not changes:
         return part
     words = tuple(change.words for change in changes)
     if any(change.fact == "revisions" for change in changes):
         advice = "what its changes follow from stays: give it back, or see what a run says, which refuses it"
         return replace(part, state="changed", action="refused", changes=words, advice=advice)
-    other_types = [change for change in changes if change.fact == "column" and change.before and change.after]
-    if other_types:
-        names = " and ".join(repr(change.part) for change in other_types)
+    if misfits:
+        names = " and ".join(repr(change.part) for change in misfits)
         advice = f"the type of {names} stays: give the old one back, and declare another column beside it"
         return replace(part, state="changed", action="refused", changes=words, advice=advice)
     return replace(
@@ -284,14 +308,55 @@ def _by_columns(log: DeltaTable, stream: Stream) -> tuple[FactChange, ...]:
     )
 
 
-def _means(pipeline: Pipeline, changes: Iterable[FactChange]) -> str:
+def _misfits(lake: Lake, log: DeltaTable, stream: Stream) -> tuple[FactChange, ...]:
+    """The columns whose declared types the log cannot take, so that each run refuses them."""
+    there = {field.name: field.dataType for field in T.StructType.fromJson(json.loads(log.schema().to_json())).fields}
+    misfits = []
+    for column in stream.format.columns:
+        field = _spark_field(column.name, column.type)
+        if field is None:
+            # A type that only Spark knows is asked for by the run alone.
+            continue
+        try:
+            delta.added_columns(log, T.StructType([field]), lake.log(stream.revisions))
+        except LogError:
+            before = there[column.name].simpleString() if column.name in there else None
+            misfits.append(FactChange("column", column.name, before, column.type))
+    for name in stream.derived:
+        # Of an expression the kind is certain, and the type within it, such as the digits of a decimal, is not.
+        before = there[name].simpleString() if name in there else None
+        kinds = kind_of(before), kind_of(stream.types[name])
+        if None not in kinds and kinds[0] != kinds[1]:
+            misfits.append(FactChange("derived column", name, before, stream.types[name]))
+    return tuple(misfits)
+
+
+def _spark_field(name: str, type_: str) -> T.StructField | None:
+    """The column as Spark has it; None where that cannot be told without Spark."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    try:
+        return from_arrow_schema(arrow_schema(f"`{name}` {type_}")).fields[0]
+    except DeclarationError:
+        return None
+
+
+def _means(pipeline: Pipeline, changes: Sequence[FactChange]) -> str:
     facts = {change.fact for change in changes}
     means = ["it holds from the next batch on, without a rebuild"]
-    if facts & {"column", "derived column"}:
+    if any(change.fact in ("column", "derived column") and change.before is None for change in changes):
         means.append("older rows have null in a new column")
+    if any(change.fact == "retention" and _is_shorter(change) for change in changes):
+        means.append("`tidemark maintain` drops the days of the log that are older, for good")
     if "rule" in facts:
         means.append(f"rows that were rejected stay so until `tidemark repair {pipeline.name}`")
     return "; ".join(means)
+
+
+def _is_shorter(retention: FactChange) -> bool:
+    """True if a log may keep fewer days than before."""
+    after = retention.after
+    return bool(after) and (not retention.before or interval(after) < interval(retention.before))
 
 
 def _takers(pipeline: Pipeline, stream: Stream, changes: Iterable[FactChange]) -> Iterator[str]:
@@ -304,10 +369,14 @@ def _takers(pipeline: Pipeline, stream: Stream, changes: Iterable[FactChange]) -
 
 
 def _of_operator(lake: Lake, pipeline: Pipeline, operator: Operator, rates: _Rates) -> RolloutPart:
-    from streaming.operators import declaration_changes, has_published, ready_generation, runtime_of
+    from streaming.operators import check_retractions, declaration_changes, runtime_of
+    from streaming.service import begins_anew
 
     part = RolloutPart(operator.name, operator.kind_name, "unchanged")
     own = delta.open_table(lake.table(operator))
+    if refusal := _refused_by(lambda: check_retractions(lake, operator)):
+        # A run asks this before it looks at the declaration, and however that is.
+        return replace(part, state="new" if own is None else "changed", action="refused", advice=refusal)
     if own is None:
         part = replace(part, state="new", action="run", advice="the next run builds it from what is left of its logs")
         return _with_cost(lake, operator, part, rates)
@@ -319,22 +388,27 @@ def _of_operator(lake: Lake, pipeline: Pipeline, operator: Operator, rates: _Rat
     )
     every = _in_order(declaration_changes(lake, operator).values())
     breaking = _in_order(declaration_changes(lake, operator, runtime_of(operator, lake).counts_as).values())
-    if ready_generation(lake, operator) is not None:
+    ready = _is_ready(lake, operator)
+    if ready:
         advice = "it is built already, and whoever runs the pipeline puts it in place"
         return replace(part, state="changed", action="rebuild", changes=_words(every), advice=advice)
-    if not every:
+    if ready is None and not breaking and (refusal := _refused_at_start(lake, operator)):
+        return replace(part, state="changed", action="refused", changes=_words(every), advice=refusal)
+    if ready is None and not every:
         return part
-    if not breaking:
+    if ready is None and not breaking:
         advice = "it goes on from its tables as they are, without a rebuild"
         # Its tables go on telling what made them first, so nothing is left to be done.
         return replace(part, state="adopted", changes=_words(every), advice=advice)
-    part = replace(part, state="changed", changes=_words(breaking))
-    if not has_published(lake, operator):
+    part = replace(part, state="changed", changes=_words(breaking or every))
+    if ready is None and begins_anew(lake, pipeline, operator):
         advice = "nothing of it is published yet, so the next run begins it anew from the log"
         return _with_cost(lake, operator, replace(part, action="run", advice=advice), rates)
     if refusal := _refusal(lake, operator):
         return replace(part, action="refused", advice=refusal)
-    part = replace(part, action="rebuild", followers=tuple(_followers(pipeline, operator)))
+    # Of a rebuild that was given up; the next run would put it in place.
+    advice = "" if ready is None else "tables of another declaration are built beside it; a rebuild removes them"
+    part = replace(part, action="rebuild", advice=advice, followers=tuple(_followers(pipeline, operator)))
     return _with_cost(lake, operator, part, rates)
 
 
@@ -349,16 +423,43 @@ def _words(changes: Iterable[FactChange]) -> tuple[str, ...]:
 
 def _refusal(lake: Lake, operator: Operator) -> str:
     """Why an operator cannot be built anew; empty where it can."""
-    from streaming.operators import check_can_rebuild, check_retractions
+    from streaming.operators import check_can_rebuild
 
     if operator.never_rebuilt:
         return f"it cannot be built anew: {operator.never_rebuilt}"
+    return _refused_by(lambda: check_can_rebuild(lake, operator))
+
+
+def _refused_by(check: Callable[[], None]) -> str:
+    """The words by which a check refuses an operator; empty where it does not."""
     try:
-        check_retractions(lake, operator)
-        check_can_rebuild(lake, operator)
+        check()
     except OperatorError as refused:
         return str(refused)
     return ""
+
+
+def _refused_at_start(lake: Lake, operator: Operator) -> str:
+    """Why a run would pause an operator of the same declaration; empty where it would not, or where asking writes."""
+    from streaming.operators import runtime_of
+
+    tables = (delta.open_table(lake.table(operator, spec.suffix)) for spec in operator.tables)
+    if any(table is not None and recorded_declaration(table) is None for table in tables):
+        return ""
+    return _refused_by(runtime_of(operator, lake).check)
+
+
+def _is_ready(lake: Lake, operator: Operator) -> bool | None:
+    """True if tables of this declaration wait to be put in place, False if some of another one; None for none."""
+    from streaming.operators import next_of, ready_generation, runtime_of
+
+    if ready_generation(lake, operator) is None:
+        return None
+    try:
+        runtime_of(next_of(operator), lake).check()
+    except OperatorError as refused:
+        return not isinstance(refused, ChangedDeclaration)
+    return True
 
 
 @dataclass(frozen=True)
@@ -470,8 +571,10 @@ def _gone(lake: Lake, pipeline: Pipeline) -> Iterator[RolloutPart]:
     left: dict[str, list[str]] = {}
     for table in undeclared_tables(lake, pipeline):
         left.setdefault(table.operator, []).append(table.uri)
-    names = {stream.name for stream in pipeline.streams}
-    for folder in sorted({*storage.folders(lake.path())} - names):
+    names = {stream.name for each in (pipeline, *declared_pipelines().values()) for stream in each.streams}
+    # A module that cannot be used may declare the stream of any folder.
+    folders = set() if broken_modules() else {*storage.folders(lake.path())}
+    for folder in sorted(folders - names):
         if noted_pipeline(lake, folder) == pipeline.name:
             advice = (
                 f"its log and all that is beside it stay in {lake.path(folder)!r} until somebody removes that folder"

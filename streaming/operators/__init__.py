@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         filter_counts,
         first_number,
         generation_of,
+        last_superseded,
         moved_on,
         open_beside,
         open_side,

@@ -69,6 +69,12 @@ def generation_of(table: DeltaTable | None) -> int:
     return int(table.metadata().configuration.get(BORN, 0)) if number is None else number
 
 
+def last_superseded(table: DeltaTable) -> int:
+    """The last version of an open table that is of an older generation; `delta.BEFORE` where there is none."""
+    number = table.transaction_version(SUPERSEDED)
+    return delta.BEFORE if number is None else number
+
+
 def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:
     """Another table of the operator, at the newest version of the generation of `own`, the operator's own table.
 

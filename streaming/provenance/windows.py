@@ -100,7 +100,8 @@ def _counted_through(lake: Lake, operator: OverWindows, key: Row) -> Mapping[str
         # As of older batches corrections are computed for these.
         return {stream.name: lake.cut.get(stream.name, -1) for stream in operator.reads} if operator.corrected else {}
     at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
-    is_told = at.revision >= 0
+    # Positions of an older generation say nothing of tables that were built anew since.
+    is_told = at.revision >= 0 and at.of_generation == generation_of(delta.open_table(lake.table(operator)))
     found = list[tuple[int, bool, Mapping[str, int]]]()
     if operator.corrected and not (is_told and at.corrections == delta.BEFORE):
         table = open_side(lake, operator, CORRECTIONS, at.corrections if is_told else None)

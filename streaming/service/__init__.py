@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streaming.service.metrics import INSTRUMENTS, Instrument, Sample, StreamCollector, families, samples
     from streaming.service.observer import Observer
     from streaming.service.overview import Overview, look, request
+    from streaming.service.paused_operators import begins_anew
     from streaming.service.progress import Measure, shown_on, skew_of
     from streaming.service.progress_table import forget_progress, read_progress
     from streaming.service.query_errors import await_queries, explain_known, explained, ingest_query

@@ -12,7 +12,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from streaming.base import ChangedDeclaration, OperatorError, StreamingError
-from streaming.declare import CHANGES, PROGRESS, Operator, Pipeline
+from streaming.declare import CHANGES, PROGRESS, Delivery, Operator, Pipeline
 from streaming.deliveries import ledger_of
 from streaming.lake import Lake
 from streaming.operators import (
@@ -84,13 +84,10 @@ class PausedOperators:
     def _begins_anew(self, runtime: OperatorRuntime) -> bool:
         """Remove the tables of an operator that has published nothing, if all can be computed; tells if it did."""
         lake, operator = self._lake, runtime.operator
-        deliveries = [each for each in self._pipeline.deliveries if each.of == operator]
-        ledgers = [ledger_of(lake, delivery) for delivery in deliveries]
-        sent = any(ledger is not None and (ledger.planned >= 0 or ledger.generation > 0) for ledger in ledgers)
-        if sent or has_published(lake, operator) or whole_since(lake, operator) is not None:
+        if not begins_anew(lake, self._pipeline, operator):
             return False
         # They may be past batches without a row, which are to be looked at again.
-        for delivery in deliveries:
+        for delivery in _deliveries_of(self._pipeline, operator):
             for suffix in (CHANGES, PROGRESS):
                 storage.remove_folder(lake.table(delivery, suffix))
         # Its own table last: as long as that is there, whoever was killed in between is asked again.
@@ -153,6 +150,17 @@ class PausedOperators:
             )
             self._pauses[name] = _Pause(refused, "declaration")
         return True
+
+
+def begins_anew(lake: Lake, pipeline: Pipeline, operator: Operator) -> bool:
+    """True if an operator of another declaration begins anew, as nothing of it is published and all can be computed."""
+    ledgers = [ledger_of(lake, delivery) for delivery in _deliveries_of(pipeline, operator)]
+    sent = any(ledger is not None and (ledger.planned >= 0 or ledger.generation > 0) for ledger in ledgers)
+    return not sent and not has_published(lake, operator) and whole_since(lake, operator) is None
+
+
+def _deliveries_of(pipeline: Pipeline, operator: Operator) -> list[Delivery]:
+    return [each for each in pipeline.deliveries if each.of == operator]
 
 
 def _named(operator: Operator) -> tuple[str, str]:

@@ -168,22 +168,23 @@ class Run:
             DeclarationError: Spark cannot compute what is declared, whatever the rows.
         """
         _check_types(self.spark, self.operators)
-        self._keep_analyses()
+        self._keep("computes", partial(analyse, self.spark, self.lake, self.pipeline))
         for runtime in self.operators:
             if not self.take_over(runtime):
                 self._pauses.check(runtime)
         for stream in filter(lambda stream: delta.exists(self.lake.log(stream)), self.pipeline.logs):
             widen_log(self.spark, self.lake, stream)
+        # A declaration that a log refuses judges none of its batches.
+        for stream in self.pipeline.streams:
+            self._keep("declares", partial(note_declaration, self.lake, self.pipeline, stream))
         self._feed_changes()
 
-    def _keep_analyses(self) -> None:
-        """Write down what Spark tells of the declarations; nothing stops where that fails, as it only explains them."""
+    def _keep(self, what: str, write: Callable[[], None]) -> None:
+        """Write down what the pipeline computes or declares; nothing stops where that fails, as it only explains."""
         try:
-            analyse(self.spark, self.lake, self.pipeline)
-            for stream in self.pipeline.streams:
-                note_declaration(self.lake, self.pipeline, stream)
+            write()
         except (StreamingError, OSError) as failed:
-            _log.warning("what %r computes could not be written down: %s", self.pipeline.name, failed)
+            _log.warning("what %r %s could not be written down: %s", self.pipeline.name, what, failed)
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.

@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.demo.pipelines import flights as demo
+from streaming.formats import Json
 from streaming.lake.lake import Lake
+from streaming.operations import rebuild
 from streaming.service.drain import drain
 from streaming.windows.periodic import Tumbling
 from tests.platform_assets.conftest import Tidemark, Typed
@@ -18,6 +20,7 @@ from tests.support.departures import CLOSING, FIRST
 from tests.support.feeds import land_all
 
 NOTHING, FAILED, PENDING = 0, 1, 2
+SCHEMA = ", ".join(f"{column.name} {column.type}" for column in demo.flights.format.columns)
 
 
 def test_the_exit_code_tells_ci_what_is_pending_and_what_was_typed_wrongly(typed: Typed) -> None:
@@ -60,5 +63,28 @@ def test_a_changed_view_is_planned_applied_and_then_as_declared(
     code, text = tidemark("apply flights --yes")
     assert code == NOTHING and "departures_by_origin: " in text and "built from the log." in text
     assert tidemark("plan")[0] == NOTHING
+    code, text = tidemark("apply flights --yes")
+    assert code == NOTHING and "There is nothing to apply." in text
+
+    # A type that the log cannot take is nothing that apply could bring about.
+    texts = replace(demo.flights, format=Json(SCHEMA.replace("air_time double", "air_time string")))
+    monkeypatch.setattr(
+        demo, "pipeline", replace(demo.pipeline, streams=(texts,), operators=(replace(halves, of=texts),))
+    )
+    code, text = tidemark("apply flights --yes")
+    assert code == PENDING and "stream flights: changed, refused" in text and "Nothing of this is done by apply" in text
+
+
+@pytest.mark.long
+def test_reports_that_an_apply_was_killed_before_are_published_by_the_next_one(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark
+) -> None:
+    land_all(lake, demo.flights, FIRST, CLOSING)
+    drain(spark, lake, demo.pipeline, end_of_input=True)
+    assert tidemark("report on_time_performance")[0] == 0
+    rebuild(spark, lake, demo.pipeline, demo.departures_by_origin)
+    assert tidemark("plan flights")[0] == NOTHING
+    code, text = tidemark("apply flights --yes")
+    assert code == NOTHING and "report on_time_performance is published again" in text
     code, text = tidemark("apply flights --yes")
     assert code == NOTHING and "There is nothing to apply." in text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -16,10 +18,13 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from streaming import (
+    Avro,
     BoundedOutOfOrderness,
+    Debezium,
     Delivery,
     Derived,
     Enriched,
+    Files,
     Json,
     JsonLines,
     Key,
@@ -38,12 +43,12 @@ from streaming import (
     roll_out,
     rollout,
 )
-from streaming.base import DeclarationError, T, utc_now
+from streaming.base import DeclarationError, LogError, T, utc_now
 from streaming.declare import Operator
-from streaming.log import note_declaration
+from streaming.log import RETRACTIONS, dropped_number, note_declaration
 from streaming.operations.replays import judge, replay
 from streaming.operations.rollouts import Action, State, upstream_first
-from streaming.operators import declaration_properties
+from streaming.operators import declaration_properties, make_ready, next_of
 from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
 from streaming.tables import delta
@@ -235,6 +240,25 @@ STREAMS: dict[str, tuple[Stream, State, Action, str]] = {
         "run",
         "column 'unit' added: string",
     ),
+    "a column that must be there": (
+        replace(readings, format=Json("id string, at timestamp, value bigint not null")),
+        "adopted",
+        "run",
+        "column 'value' bigint → bigint not null",
+    ),
+    "another name of a field": (
+        replace(readings, format=Json("id string, at timestamp, value bigint", fields={"id": "_id"})),
+        "adopted",
+        "run",
+        "format Json → Json(fields={'id': '_id'})",
+    ),
+    "another source": (
+        replace(readings, source=Files("landing/others")),
+        "adopted",
+        "run",
+        "source Files landing/readings → Files landing/others",
+    ),
+    "a retention": (replace(readings, retention="30 days"), "adopted", "run", "retention added: 30 days"),
     "a longer delay": (
         replace(readings, clock=BoundedOutOfOrderness("6 seconds", max_ahead="30 days")),
         "adopted",
@@ -250,6 +274,12 @@ STREAMS: dict[str, tuple[Stream, State, Action, str]] = {
 }
 
 
+TAKEN = {
+    "a column more": ("selection large takes unit",),
+    "a column that must be there": ("view by_id takes value", "selection large takes value"),
+}
+
+
 @pytest.mark.parametrize("case", STREAMS)
 def test_a_changed_stream_goes_on_without_a_rebuild_but_with_a_column_of_another_type(base: Lake, case: str) -> None:
     stream, state, action, words = STREAMS[case]
@@ -259,7 +289,9 @@ def test_a_changed_stream_goes_on_without_a_rebuild_but_with_a_column_of_another
     assert (part.state, part.action, part.changes) == (state, action, (words,))
     assert found.part("by_id").state == "unchanged"
     # The selection takes all columns, and the view none that it does not name.
-    assert part.followers == (("selection large takes unit",) if case == "a column more" else ())
+    assert part.followers == TAKEN.get(case, ())
+    assert ("older rows have null" in part.advice) == (case == "a column more")
+    assert ("drops the days" in part.advice) == (case == "a retention")
 
 
 def test_a_stream_of_which_nobody_wrote_the_declaration_down_is_compared_by_its_columns(copied: Lake) -> None:
@@ -268,6 +300,54 @@ def test_a_stream_of_which_nobody_wrote_the_declaration_down_is_compared_by_its_
     stream = replace(readings, format=Json("id string, at timestamp, value bigint, unit string"), rules=())
     part = rollout(Pipeline(stream, (replace(by_id, of=stream),)), lake=copied).part("readings")
     assert part.changes == ("column 'unit' added: string",)
+    other = replace(readings, format=Json("id string, at timestamp, value double"))
+    part = rollout(Pipeline(other, (replace(by_id, of=other),)), lake=copied).part("readings")
+    assert (part.action, part.changes) == ("refused", ("column 'value' bigint → double",))
+
+
+def test_a_derived_column_of_another_type_is_refused(spark: SparkSession, lake: Lake) -> None:
+    twice = replace(readings, derived={"more": "value * 2"})
+    run(spark, lake, Pipeline(twice, (replace(large, of=twice),)), [reading("a", 1, 5)])
+    text = replace(readings, derived={"more": "concat(id, 'x')"})
+    part = rollout(Pipeline(text, (replace(large, of=text),)), lake=lake).part("readings")
+    assert (part.state, part.action) == ("changed", "refused") and "the type of 'more' stays" in part.advice
+    thrice = replace(readings, derived={"more": "value * 3"})
+    part = rollout(Pipeline(thrice, (replace(large, of=thrice),)), lake=lake).part("readings")
+    assert (part.state, part.action) == ("adopted", "run")
+
+
+def test_a_declaration_that_a_run_has_refused_stays_refused(spark: SparkSession, copied: Lake) -> None:
+    other = replace(readings, format=Json("id string, at timestamp, value double"))
+    pipeline = Pipeline(other, (replace(large, of=other), replace(large, name="huge", of=other)), name="sensed")
+    noted = Path(copied.declaration("readings")).read_bytes()
+    for attempt in (partial(run, spark, copied, pipeline), partial(roll_out, spark, copied, pipeline, lambda: NOW)):
+        with pytest.raises(LogError, match="The type of a column stays"):
+            attempt()
+        assert Path(copied.declaration("readings")).read_bytes() == noted
+        part = rollout(pipeline, lake=copied).part("readings")
+        assert (part.action, part.changes) == ("refused", ("column 'value' bigint → double",))
+
+
+def test_the_address_of_a_registry_is_written_down_without_its_password() -> None:
+    schema = json.dumps({"type": "record", "name": "Row", "fields": [{"name": "id", "type": "string"}]})
+    assert Avro(schema).words == "Avro"
+    of = Avro(schema, registry="https://me:hidden@registry:8081")
+    assert of.words == "Avro(registry=https://registry:8081)"
+    assert Debezium(Json("id string", fields={"id": "_id"}), decimals="text").words == (
+        "Debezium(of=Json(fields={'id': '_id'}), decimals=text)"
+    )
+
+
+def test_a_stream_that_another_pipeline_declares_is_not_gone(copied: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = replace(readings, name="older")
+    note_declaration(copied, sensed(), older)
+    assert rollout(sensed(), lake=copied).part("older").state == "gone"
+    moved = Pipeline(older, (replace(by_id, name="older_by_id", of=older),), name="other")
+    monkeypatch.setattr("streaming.operations.rollouts.declared_pipelines", lambda: {"other": moved})
+    assert "older" not in {part.name for part in rollout(sensed(), lake=copied).parts}
+    monkeypatch.undo()
+    monkeypatch.setattr("streaming.operations.rollouts.broken_modules", lambda: (object(),))
+    assert "older" not in {part.name for part in rollout(sensed(), lake=copied).parts}
 
 
 def test_time_is_estimated_by_the_rates_that_a_stream_has_recorded(copied: Lake) -> None:
@@ -413,6 +493,12 @@ def test_a_replay_of_rows_without_a_key_and_of_an_sql_view(spark: SparkSession, 
         ("different", "a", 8, 5),
         ("different", "b", 17, 9),
     ]
+    # A text that is no number is compared with one all the same.
+    named = replay(spark, base, totals_of(by_id, "concat('t', sum(total))"), days=1, now=lambda: NOW)
+    assert [tuple(row.values()) for row in named.rows.to_pylist()] == [
+        ("different", "a", "8", "t8"),
+        ("different", "b", "17", "t17"),
+    ]
 
 
 def test_rows_that_other_rules_would_reject_or_accept_are_counted(spark: SparkSession, base: Lake) -> None:
@@ -467,3 +553,33 @@ def test_what_cannot_be_built_anew_is_refused_and_what_has_published_nothing_beg
     made_by(lake, by_id)
     part = rollout(alone(halves_of()), lake=lake).part("by_id")
     assert (part.state, part.action) == ("changed", "run") and "nothing of it is published yet" in part.advice
+
+
+def test_an_operator_that_cannot_follow_rows_taken_back_is_refused_whether_it_is_new_or_not(copied: Lake) -> None:
+    counts = Keyed("counts", readings, ("id",), "n int", "n int", count, order="arrival")
+    assert rollout(alone(counts), lake=copied).part("counts").action == "run"
+    delta.note(copied.log(readings), says={}, numbers={RETRACTIONS: 1})
+    for state in ("new", "changed"):
+        part = rollout(alone(counts), lake=copied).part("counts")
+        assert (part.state, part.action) == (state, "refused") and "taken back, last by batch 1" in part.advice
+        made_by(copied, counts, rows=1)
+
+
+def test_nothing_begins_anew_of_a_log_that_has_dropped_days(copied: Lake) -> None:
+    made_by(copied, replace(large, name="huge"))
+    other = alone(replace(large, name="huge", where="value > 6"))
+    assert rollout(other, lake=copied).part("huge").action == "run"
+    delta.note(copied.log(readings), says={}, numbers=dropped_number(date(2026, 1, 2)))
+    part = rollout(other, lake=copied).part("huge")
+    assert part.action == "refused" and "dropped by the retention" in part.advice
+
+
+def test_what_was_built_of_a_third_declaration_is_not_put_in_place(copied: Lake) -> None:
+    third = replace(by_id, window=Tumbling("20 seconds"))
+    made_by(copied, next_of(third), rows=1)
+    make_ready(copied, third)
+    assert "it is built already" in rollout(alone(third), lake=copied).part("by_id").advice
+    for view in (by_id, halves_of()):
+        part = rollout(alone(view), lake=copied).part("by_id")
+        assert (part.state, part.action) == ("changed", "rebuild") and "another declaration" in part.advice
+        assert part.reads is not None and bool(part.changes) == (view != by_id)

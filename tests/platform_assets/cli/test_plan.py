@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.demo.pipelines import flights as demo
+from platform_assets.demo.reports import on_time_performance
 from streaming.formats import Json
 from streaming.lake.lake import Lake
 from streaming.operations import rebuild
@@ -81,6 +82,7 @@ def test_reports_that_an_apply_was_killed_before_are_published_by_the_next_one(
 ) -> None:
     land_all(lake, demo.flights, FIRST, CLOSING)
     drain(spark, lake, demo.pipeline, end_of_input=True)
+    assert on_time_performance.report.pipeline == demo.pipeline
     assert tidemark("report on_time_performance")[0] == 0
     rebuild(spark, lake, demo.pipeline, demo.departures_by_origin)
     assert tidemark("plan flights")[0] == NOTHING

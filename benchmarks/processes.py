@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from streaming.spark import worker_daemon
+
 ORPHANS_GONE_WITHIN = 15.0
 """Seconds after a kill."""
 
@@ -56,7 +58,7 @@ _workers: dict[int, dict[psutil.Process, float]] = {}
 
 def _is_daemon(process: psutil.Process | None) -> bool:
     """True of the process that forks Spark's Python workers, and of these."""
-    return process is not None and "pyspark.daemon" in command_line(process)
+    return process is not None and not {"pyspark.daemon", worker_daemon.__name__}.isdisjoint(command_line(process))
 
 
 def peak_memory(process: psutil.Process) -> int:

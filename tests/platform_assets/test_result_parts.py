@@ -33,6 +33,7 @@ class Platform:
         self._revision: str | None = None
 
         @dg.asset(
+            name=f"model_by{by}",
             deps=[self.parts.spec],
             partitions_def=self.parts.partitions,
             automation_condition=dg.AutomationCondition.eager(),
@@ -57,14 +58,18 @@ class Platform:
         return ""
 
     def built(self) -> list[str]:
-        """The partitions of the asset that Dagster asks for by now, which are built."""
-        asked = dg.evaluate_automation_conditions(self.definitions, self.instance, cursor=self._cursor)
-        self._cursor = asked.cursor
-        partitions = sorted(filter(None, asked.get_requested_partitions(self.model.key)))
+        """The partitions of the asset that Dagster asks for by now, which are built; it asks for no other then."""
+        partitions = self._asked()
         for partition in partitions:
             assets: list[dg.AssetsDefinition | dg.AssetSpec] = [self.parts.spec, self.model]
             dg.materialize(assets, selection=[self.model], partition_key=partition, instance=self.instance)
+        assert self._asked() == []
         return partitions
+
+    def _asked(self) -> list[str]:
+        asked = dg.evaluate_automation_conditions(self.definitions, self.instance, cursor=self._cursor)
+        self._cursor = asked.cursor
+        return sorted(filter(None, asked.get_requested_partitions(self.model.key)))
 
 
 @pytest.fixture
@@ -112,6 +117,7 @@ def test_every_partition_changes_where_nobody_can_tell_what_stood_before(
 ) -> None:
     platform = Platform(lake, instance, "id")
     instance.add_dynamic_partitions(str(platform.parts.partitions.name), ["gone", NO_VALUE])
+    assert platform.built() == []
     run(spark, lake, PIPELINE, [reading("a", 1, 5), reading("a", 40, 1)])
     # That of another lake, or of changes that were forgotten since.
     platform._revision = '{"revision": 7}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
 
 _TESTS = Path(__file__).parent
+_GOLDEN = re.compile(r"test_[a-z]+\d+_")
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +129,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # Each is a JVM of its own, and those that talk to it wait for it most of their time.
             item.add_marker("processes")
     _leave_out_but_one(items)
+    if not config.getoption("--record-durations"):
+        _keep_to_time(items)
     if config.getoption("--without-spark"):
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
     # Without workers, tests run in the order of their files.
@@ -147,8 +151,34 @@ def _leave_out_but_one(items: list[pytest.Item]) -> None:
             case.add_marker("long")
 
 
+def _keep_to_time(items: list[pytest.Item]) -> None:
+    """Of a file whose tests take longer than a file may, a share is drawn each time; others are marked `long`."""
+    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if _takes_its_time(item) and not item.get_closest_marker("long"):
+            files[_file(item)].append(item)
+    for file, of_file in files.items():
+        share = durations.share(file)
+        if share < 1:
+            drawn = seeds.draws("time", file)
+            # Of a single test, or of a remainder, the share is how often it is drawn.
+            number = int(len(of_file) * share + drawn.random())
+            for item in drawn.sample(of_file, len(of_file) - number):
+                item.add_marker("long")
+
+
+def _takes_its_time(item: pytest.Item) -> bool:
+    """True of tests with Spark or processes but for those that always run: laws, journeys, applications."""
+    always = _file(item).startswith(("laws/", "journeys/")) or _GOLDEN.match(item.name) is not None
+    return not always and ("spark" in getattr(item, "fixturenames", ()) or bool(item.get_closest_marker("processes")))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).as_posix()
+
+
 def _turn(item: pytest.Item) -> tuple[float, str, int]:
     """Workers begin with the files that take longest, and of these with tests of processes, which mostly wait."""
-    file = item.path.relative_to(_TESTS).as_posix()
+    file = _file(item)
     kind = 0 if item.get_closest_marker("processes") else 1 if "spark" in getattr(item, "fixturenames", ()) else 2
     return -durations.expected(file), file, kind

@@ -1,4 +1,4 @@
-"""By which seconds workers choose what they begin with."""
+"""By which seconds workers choose what they begin with, and `make test` how much of a file it runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ def test_a_file_that_nobody_has_timed_takes_as_long_as_most_of_the_nearest_folde
         "streaming/sql/test_it.py": 7.0,
     }
     monkeypatch.setattr(durations, "recorded", lambda: timed)
-    durations.expected.cache_clear()
-    try:
-        assert durations.expected("laws/test_two.py") == 3
-        assert durations.expected("laws/test_new.py") == 3
-        assert durations.expected("streaming/test_new.py") == 7
-        assert durations.expected("elsewhere/test_new.py") == median(timed.values()) == 5
-    finally:
-        durations.expected.cache_clear()
+    assert durations.expected("laws/test_two.py") == 3
+    assert durations.expected("laws/test_new.py") == 3
+    assert durations.expected("streaming/test_new.py") == 7
+    assert durations.expected("elsewhere/test_new.py") == median(timed.values()) == 5
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (10.0, 1.0), (20.0, 0.5), (100.0, 0.1)])
+def test_of_a_file_that_takes_longer_than_it_may_a_share_runs(
+    seconds: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durations, "recorded", lambda: {"streaming/test_clocks.py": seconds})
+    assert durations.share("streaming/test_clocks.py") == share

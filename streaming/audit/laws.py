@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
@@ -72,7 +72,8 @@ def _pin_log(spark: SparkSession, lake: Lake, stream: Stream) -> LogAtVersion:
 
 def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtVersion) -> Iterator[Finding]:
     rows, batches = pinned.rows, pinned.batches
-    yield _conservation_by_batch(rows, batches, stream.name)
+    counts = _counts(rows)
+    yield _conservation_by_batch(counts, batches, stream.name)
     if pinned.dropped is not None:
         gone = sum(batch.dropped.get("valid", 0) for batch in batches)
         compared = (
@@ -80,7 +81,7 @@ def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtV
         )
         yield Finding("retention", stream.name, gone, _rows_of_dropped_days(rows, pinned.dropped), compared)
     yield _source_unchanged(spark, lake, stream, pinned)
-    yield _stamps(rows, batches, stream)
+    yield _stamps(counts, batches, stream)
     yield _once(batches, stream.name)
     if any(batch.warned or batch.reasons for batch in batches):
         yield _by_rule(rows, batches, stream.name)
@@ -90,27 +91,23 @@ def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtV
         yield _retractions(rows, batches, stream)
 
 
-def _conservation_by_batch(rows: DataFrame, batches: Sequence[Batch], name: str) -> Finding:
+def _counts(rows: DataFrame) -> dict[int, Row]:
+    """Of each batch its valid, rejected and unclear rows, and its different stamps with the greatest of them."""
     valid, rejected = F.col("_day").isNotNull(), F.col("_rejected").isNotNull()
-    counted = {
-        row["_batch"]: (row["valid"], row["rejected"], row["unclear"])
-        for row in rows.where(F.col("_origin").isNotNull())
-        .groupBy("_batch")
-        .agg(
-            F.count_if(valid & ~rejected).alias("valid"),
-            F.count_if(~valid & rejected).alias("rejected"),
-            F.count_if(valid == rejected).alias("unclear"),
-        )
-        .collect()
-    }
-    expected = {
-        batch.number: (
-            batch.valid_left,
-            batch.rejected_left,
-            0,
-        )
-        for batch in batches
-    }
+    has_come = F.col("_origin").isNotNull()
+    counted = rows.groupBy("_batch").agg(
+        F.count_if(has_come & valid & ~rejected).alias("valid"),
+        F.count_if(has_come & ~valid & rejected).alias("rejected"),
+        F.count_if(has_come & (valid == rejected)).alias("unclear"),
+        F.count_distinct(F.coalesce(F.unix_micros("_watermark"), F.lit(-1))).alias("stamps"),
+        F.unix_micros(F.max("_watermark")).alias("micros"),
+    )
+    return {row["_batch"]: row for row in counted.collect()}
+
+
+def _conservation_by_batch(counts: Mapping[int, Row], batches: Sequence[Batch], name: str) -> Finding:
+    counted = {number: (row["valid"], row["rejected"], row["unclear"]) for number, row in counts.items()}
+    expected = {batch.number: (batch.valid_left, batch.rejected_left, 0) for batch in batches}
     broken = sum(counted.get(number, (0, 0, 0)) != rows for number, rows in expected.items())
     erased = sum(batch.erased_valid + batch.erased_rejected for batch in batches)
     dropped = sum(batch.dropped.get("valid", 0) + batch.dropped.get("rejected", 0) for batch in batches)
@@ -149,16 +146,8 @@ def _rows_of_dropped_days(rows: DataFrame, before: date) -> int:
     return rows.where(F.col("_day") < date_literal(before)).count()
 
 
-def _stamps(rows: DataFrame, batches: Sequence[Batch], stream: Stream) -> Finding:
-    stamped = {
-        row["_batch"]: (row["stamps"], row["micros"])
-        for row in rows.groupBy("_batch")
-        .agg(
-            F.count_distinct(F.coalesce(F.unix_micros("_watermark"), F.lit(-1))).alias("stamps"),
-            F.unix_micros(F.max("_watermark")).alias("micros"),
-        )
-        .collect()
-    }
+def _stamps(counts: Mapping[int, Row], batches: Sequence[Batch], stream: Stream) -> Finding:
+    stamped = {number: (row["stamps"], row["micros"]) for number, row in counts.items()}
     broken, before = 0, None
     for batch in batches:
         expected = ClockState() if before is None else before.after

@@ -17,6 +17,9 @@ import pytest
 RECORDED = Path(__file__).parents[1] / "durations.json"
 """Seconds by file, the set-up of its fixtures included, of two workers on a machine with two cores."""
 
+TIME = 10.0
+"""Seconds that the tests of a file with Spark or processes may take in `make test`, so that it takes minutes."""
+
 _seconds: dict[str, float] = defaultdict(float)
 
 
@@ -27,7 +30,6 @@ def recorded() -> dict[str, float]:
     return durations
 
 
-@cache
 def expected(file: str) -> float:
     """The seconds that a file will take: those recorded or, for a new one, the median of the nearest folder with any.
 
@@ -40,6 +42,11 @@ def expected(file: str) -> float:
         if siblings:
             return median(siblings)
     return 0.0
+
+
+def share(file: str) -> float:
+    """The share of a file's tests with Spark or processes for which there is time in `make test`."""
+    return min(1.0, TIME / max(expected(file), TIME))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from streaming.log import Retraction, read_log, retractions
     from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
     from streaming.operations import (
+        RetractionPreview,
         Rollout,
         RolloutPart,
         RowChoice,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         fork,
         lake_as_of,
         maintain,
+        preview_retraction,
         recomputed,
         repair,
         restore,
@@ -105,7 +107,7 @@ if TYPE_CHECKING:
         savepoint,
         savepoints,
     )
-    from streaming.operators import frame
+    from streaming.operators import Effect, frame
     from streaming.provenance import Why, why
     from streaming.reading import Changed, Rows, changed, read
     from streaming.selected import SelectedRuntime as SelectedRuntime

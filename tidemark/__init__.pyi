@@ -44,6 +44,7 @@ from streaming import DeltaTable as DeltaTable
 from streaming import Derived as Derived
 from streaming import DimensionLookup as DimensionLookup
 from streaming import Drop as Drop
+from streaming import Effect as Effect
 from streaming import Enriched as Enriched
 from streaming import EventTimeTrigger as EventTimeTrigger
 from streaming import Evictor as Evictor
@@ -93,6 +94,7 @@ from streaming import RepeatTrigger as RepeatTrigger
 from streaming import Rest as Rest
 from streaming import RestartStrategy as RestartStrategy
 from streaming import Retraction as Retraction
+from streaming import RetractionPreview as RetractionPreview
 from streaming import Rollout as Rollout
 from streaming import RolloutPart as RolloutPart
 from streaming import RowChoice as RowChoice
@@ -158,6 +160,7 @@ from streaming import noise as noise
 from streaming import not_followed_by as not_followed_by
 from streaming import parameter as parameter
 from streaming import plan as plan
+from streaming import preview_retraction as preview_retraction
 from streaming import read as read
 from streaming import read_log as read_log
 from streaming import recomputed as recomputed

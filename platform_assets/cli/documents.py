@@ -413,22 +413,67 @@ class RetractionsDocument(Document):
         return cls(retractions=[*retractions])
 
 
+class EffectDocument(BaseModel):
+    """The effect on one table: `numbers` by what they count, `parts` by day or key, the first of them.
+
+    `numbers`: `taken_back` and `added` results, `keys`, `sessions`, `windows`, `calls` of a function, results that are
+    `standing` now. `due` is null where nothing waits for a correction.
+    """
+
+    table: str
+    summary: str
+    numbers: dict[str, int]
+    parts: list[dict[str, Any]]
+    more: int
+    due: list[date] | None
+
+
+class FollowerDocument(BaseModel):
+    """A stream, operator or delivery that follows what is current of the operator `of`."""
+
+    kind: str
+    name: str
+    pipeline: str
+    of: str
+
+
 class RetractionPreviewDocument(Document):
-    """`tidemark retract --preview --json`: rows by day; by view the windows that would change, and the days due."""
+    """`tidemark retract --preview --json`: rows by day, what would change of each operator, and who follows.
+
+    `changed_windows` and `due` are by view; `unknown` says why an operator cannot tell.
+    """
 
     stream: str
     rows: int
     days: dict[date, int]
     changed_windows: dict[str, int]
     due: dict[str, list[date]]
+    effects: list[EffectDocument]
+    unknown: dict[str, str]
+    followers: list[FollowerDocument]
+    reports: list[str]
 
     @classmethod
-    def of(cls, preview: RetractionPreview) -> RetractionPreviewDocument:
-        """The document of a preview."""
+    def of(cls, preview: RetractionPreview, reports: Sequence[str]) -> RetractionPreviewDocument:
+        """The document of a preview, with the names of the reports that read what would change."""
         return cls(
             stream=preview.stream,
             rows=preview.rows,
             days=dict(preview.days),
             changed_windows={name: len(windows) for name, windows in preview.changes.items()},
             due={name: list(days) for name, days in preview.due.items()},
+            effects=[
+                EffectDocument(
+                    table=each.table,
+                    summary=each.summary,
+                    numbers=dict(each.numbers),
+                    parts=[dict(part) for part in each.parts],
+                    more=each.more,
+                    due=None if each.due is None else list(each.due),
+                )
+                for each in preview.effects
+            ],
+            unknown=dict(preview.unknown),
+            followers=[FollowerDocument.model_validate(each, from_attributes=True) for each in preview.followers],
+            reports=list(reports),
         )

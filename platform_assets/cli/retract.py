@@ -11,15 +11,15 @@ from platform_assets.cli.completion import pipeline_names
 from platform_assets.cli.context import AsJson, console, current_lake, has_little, spark_session
 from platform_assets.cli.documents import RetractionPreviewDocument, RetractionsDocument
 from platform_assets.cli.render import next_step, print_rows
-from platform_assets.texts.repair import CHANGED, change_row
+from platform_assets.reports.registry import reports_reached
+from platform_assets.texts.retraction import due_line, follower_lines, heading_of, table_of
 from streaming.base import RetractionError, counted, utc_now
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline
 from streaming.log import Retraction
 from streaming.log import retractions as retractions_of
 from streaming.operations import RetractionPreview, RowChoice, find_retractable, preview_retraction
 from streaming.operations import retract as retract_rows
-
-_MOST_WINDOWS = 20
+from streaming.operators import Effect
 
 StreamOrPipeline = Annotated[
     str,
@@ -57,10 +57,11 @@ def retract(
     with spark_session(is_short=has_little(pipeline)) as spark:
         if only_preview:
             outcome = preview_retraction(spark, lake, pipeline, stream, chosen)
+            reports = reports_reached(pipeline, outcome)
             if as_json:
-                RetractionPreviewDocument.of(outcome).print()
+                RetractionPreviewDocument.of(outcome, reports).print()
             else:
-                _print_preview(outcome, name, chosen)
+                _print_preview(outcome, name, chosen, reports)
             return
         done = retract_rows(spark, lake, pipeline, stream, chosen, reason or "", who or getpass.getuser(), utc_now)
     if as_json:
@@ -107,7 +108,7 @@ def _cells(each: Retraction) -> tuple[str, ...]:
     return (str(each.id), each.stream, when, each.who, f"{each.rows:,}", what, each.reason or "erased since")
 
 
-def _print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice) -> None:
+def _print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice, reports: tuple[str, ...]) -> None:
     verb = "taken back" if chosen.undoes is None else "taken back or put back"
     console.print(
         f"{counted(outcome.rows, 'row')} of {outcome.stream} would be {verb}. Nothing was written.", highlight=False
@@ -118,20 +119,27 @@ def _print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice) -> 
         heads = tuple(outcome.examples[0])
         examples = [tuple("" if each[name] is None else str(each[name]) for name in heads) for each in outcome.examples]
         print_rows(console, f"the first {len(examples)}", heads, examples)
-    for view, changes in outcome.changes.items():
-        if changes:
-            rows = [change_row(change) for change in changes[:_MOST_WINDOWS]]
-            print_rows(console, f"{view}: {counted(len(changes), 'window')} would change", CHANGED, rows)
-            if len(changes) > _MOST_WINDOWS:
-                console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.", highlight=False)
-        if outcome.due.get(view):
-            due = ", ".join(f"{day}" for day in outcome.due[view])
-            console.print(f"{view}: first results stay, and are due for a correction: {due}", highlight=False)
+    for effect in outcome.effects:
+        _print_effect(effect)
+    for line in follower_lines(outcome, reports):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if outcome.rows:
         option = f'--where "{chosen.where}"' if chosen.undoes is None else f"--undo {chosen.undoes}"
         next_step(console, f"tidemark retract {name} {option} --reason '...'", "does it.")
     else:
         next_step(console, f"tidemark retractions {name}", "lists what was taken back before.")
+
+
+def _print_effect(effect: Effect) -> None:
+    heads, rows, more = table_of(effect)
+    if rows:
+        print_rows(console, heading_of(effect), heads, rows)
+    else:
+        console.print(heading_of(effect), highlight=False, markup=False, soft_wrap=True)
+    if more:
+        console.print(f"... and {more:,} more.", highlight=False)
+    if due := due_line(effect):
+        console.print(due, highlight=False)
 
 
 def _print_done(done: Retraction, pipeline: Pipeline, name: str) -> None:

@@ -5,6 +5,7 @@ from pydantic import Field
 
 from platform_assets import keys
 from platform_assets.pipeline.repair import materialized_log, observed_late
+from platform_assets.reports.registry import reports_reached
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.tags import PIPELINE_TAG
 from platform_assets.texts.retraction import as_markdown
@@ -21,7 +22,9 @@ class RetractionConfig(dg.Config):
     undo: int | None = Field(default=None, description="The id of a retraction that is to be taken back instead.")
     reason: str = Field(default="", description="Why; it stays in the log. Needed where something is written.")
     who: str = Field(default="dagster", description="By whom.")
-    preview: bool = Field(default=True, description="Tell which rows and windows would change; write nothing.")
+    preview: bool = Field(
+        default=True, description="Tell which rows, and what of each operator, would change; write nothing."
+    )
 
 
 def retraction_step(pipeline: Pipeline) -> str:
@@ -38,9 +41,8 @@ def retraction_job(pipeline: Pipeline) -> dg.JobDefinition:
         stream, chosen = find_retractable(pipeline, config.stream), RowChoice(config.where, config.undo)
         if config.preview:
             outcome = preview_retraction(session, where, pipeline, stream, chosen)
-            context.add_output_metadata(
-                {"rows": outcome.rows, "preview": dg.MetadataValue.md(as_markdown(outcome))},
-            )
+            text = as_markdown(outcome, reports_reached(pipeline, outcome))
+            context.add_output_metadata({"rows": outcome.rows, "preview": dg.MetadataValue.md(text)})
             return
         done = retract(session, where, pipeline, stream, chosen, config.reason, config.who, utc_now)
         context.add_output_metadata({"rows": 0 if done is None else done.rows})

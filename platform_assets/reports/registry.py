@@ -5,7 +5,8 @@ from __future__ import annotations
 from platform_assets.reports.errors import UnknownReport
 from platform_assets.reports.report import Report
 from streaming.base import BrokenModule, Discovery, discover
-from streaming.declare import modules, packages
+from streaming.declare import Pipeline, modules, packages
+from streaming.operations import RetractionPreview
 
 
 def declared_reports() -> dict[str, Report]:
@@ -26,6 +27,16 @@ def find_report(name: str) -> Report:
     """
     place = " or ".join(packages("reports")).replace(".", "/")
     return _discovery().find(name, "report", place, UnknownReport)
+
+
+def reports_reached(pipeline: Pipeline, preview: RetractionPreview) -> tuple[str, ...]:
+    """The names of the reports that read what a retraction from a stream of the pipeline would change."""
+    changed = {(pipeline.name, preview.stream), *((each.pipeline, each.name) for each in preview.followers)}
+    return tuple(
+        name
+        for name, report in declared_reports().items()
+        if any((report.pipeline.name, read.name) in changed for read in (*report.streams, *report.operators))
+    )
 
 
 def _discovery() -> Discovery[Report]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from streaming.operations import ChangedWindow, Preview
+from streaming.operations import Preview
+from streaming.operators import ChangedWindow
 
 CHANGED = ("key", "window", "rows added", "before -> after")
 _MOST_WINDOWS = 50
@@ -50,15 +51,16 @@ def windows_as_markdown(changes_of: Mapping[str, Sequence[ChangedWindow]]) -> li
     for view, changes in changes_of.items():
         lines += ["", f"### {view}: {len(changes):,} windows would change"]
         if changes:
-            lines += ["", *_table(map(change_row, changes[:_MOST_WINDOWS]))]
+            lines += ["", *markdown_table(CHANGED, map(change_row, changes[:_MOST_WINDOWS]))]
         if len(changes) > _MOST_WINDOWS:
             lines += ["", f"... and {len(changes) - _MOST_WINDOWS:,} more."]
     return lines
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table of Markdown."""
     escaped = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return [f"| {' | '.join(CHANGED)} |", f"|{'---|' * len(CHANGED)}", *(f"| {row} |" for row in escaped)]
+    return [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {row} |" for row in escaped)]
 
 
 def _text(value: Any) -> str:

@@ -27,8 +27,8 @@ from streaming.base import (
     constant,
     literal,
 )
-from streaming.declare import LEFT_AT, RIGHT_AT, Joined
-from streaming.operators import Progress, identity_in, net, sign_in
+from streaming.declare import LEFT_AT, RIGHT_AT, Joined, Stream
+from streaming.operators import Coming, Progress, identity_in, net, sign_in
 from streaming.spark import first_failure, holds
 from streaming.tables import TimeRange, merged, shifted
 
@@ -47,7 +47,7 @@ def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
 
     Beside them `_<side>_at`, `_<side>_stamp`, `_<side>_batch`, `_<side>_origin` and the keys, `_<side>_key0` and so on.
     """
-    stream = joined.left if side == "left" else joined.right
+    stream = _stream(joined, side)
     names = joined.pair.left if side == "left" else joined.pair.right
     at, stamp = F.col(f"`{stream.event_time}`"), F.col(STAMP)
     rows = log.where(stamp.isNull() | (at >= stamp)) if joined.late == "drop" else log
@@ -75,6 +75,32 @@ def pairs_of_rows(joined: Joined, logs: Mapping[str, DataFrame]) -> DataFrame:
     """The pairs of the valid rows of each stream's log, in the columns of the join's table."""
     left, right = side_rows(joined, "left", logs[joined.left.name]), side_rows(joined, "right", logs[joined.right.name])
     return results(joined, pairs(joined, left, right, "left"), 0, EPOCH)
+
+
+def pairs_that_come(joined: Joined, logs: Mapping[str, DataFrame], coming: Coming) -> DataFrame:
+    """The pairs of the rows to come with the valid rows of each stream's log, and with each other."""
+    of = coming.stream.name
+    there: dict[Side, DataFrame] = {side: side_rows(joined, side, logs[_stream(joined, side).name]) for side in OTHER}
+    come: dict[Side, DataFrame] = {
+        side: side_rows(joined, side, coming.rows) for side in OTHER if _stream(joined, side).name == of
+    }
+    parts = []
+    if "left" in come:
+        # A pair of two rows to come is that of the left one.
+        right = _together(there["right"], come["right"]) if "right" in come else there["right"]
+        parts.append(pairs(joined, come["left"], right, "left", coming.count))
+    if "right" in come:
+        parts.append(pairs(joined, there["left"], come["right"], "right", coming.count))
+    return reduce(_together, parts)
+
+
+def _together(some: DataFrame, others: DataFrame) -> DataFrame:
+    """The rows of both; a log lacks the columns that were declared since its last row came."""
+    return some.unionByName(others, allowMissingColumns=True)
+
+
+def _stream(joined: Joined, side: Side) -> Stream:
+    return joined.left if side == "left" else joined.right
 
 
 def failed_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from streaming.base import (
     FIRST_INSTANT,
     MICROSECOND,
     ORIGIN,
+    SIGN,
     STAMP,
     WRITTEN_AT,
     DeclarationError,
@@ -45,6 +46,7 @@ from streaming.joins.frame import (
     failed_pairs,
     is_due,
     pairs,
+    pairs_that_come,
     partners_of,
     reach,
     results,
@@ -56,6 +58,8 @@ from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, head, read_log, valid
 from streaming.operators import (
     Batches,
+    Coming,
+    Effect,
     Finding,
     Law,
     LogAtVersion,
@@ -331,6 +335,15 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def late_per_day(self, spark: SparkSession) -> Mapping[tuple[date, str], int]:
         return rows_per_day(self._late(spark), F.col(AT), F.col("stream"))
+
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect]:
+        joined, logs = self.operator, coming.logs(spark, self.lake, self.operator.reads)
+        if logs is None or not joined.signed:
+            return ()
+        come = results(joined, pairs_that_come(joined, logs, coming), coming.batch, EPOCH)
+        # A row may meet one that was taken back since, and what takes that back.
+        sums = come.groupBy(ADDED, DAY).agg(F.sum(SIGN).cast("int").alias(SIGN)).where(F.col(SIGN) != 0)
+        return (Effect.of_signed(joined, "", "pair", sums),)
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         # A row of either side may still meet one that lies before it.

@@ -27,6 +27,7 @@ from streaming.base import (
     SIGN,
     STAMP,
     OperatorError,
+    counted,
     date_literal,
     literal,
     python_values,
@@ -48,7 +49,10 @@ from streaming.keyed.tasks import STREAM, TIME, RowsOf, key_column
 from streaming.lake import Lake
 from streaming.log import Batch, batches_after, head, read_log, valid
 from streaming.operators import (
+    MOST_PARTS,
+    Coming,
     Corrected,
+    Effect,
     PendingDay,
     Progress,
     check_declaration,
@@ -421,20 +425,76 @@ def _late_days(keyed: Keyed, logs: Mapping[str, DataFrame], at: Progress) -> Dat
     sessions = sessions_with_late_rows(keyed, passed(keyed, logs, at.through, at.watermark))
     clock = 0 if at.watermark is None else to_micros(at.watermark)
     end = F.unix_micros(END)
-    last = F.to_date(F.timestamp_micros(F.least(end - 1, F.lit(clock))))
-    rows = sessions.select(end.alias("end"), last.alias("last"), F.explode(LATE_ROWS).alias("late"))
-    days = F.explode(F.sequence(F.date_from_unix_date("late.day"), "last")).alias("day")
+    rows = sessions.select(end.alias("end"), _last_day(clock).alias("last"), F.explode(LATE_ROWS).alias("late"))
     day_ends = (F.unix_date("day").cast("bigint") + 1) * F.lit(_DAY_MICROS)
     newest = [
         F.max(F.when(F.col("late.stream") == place, F.col("late.batch"))).alias(f"newest_{place}")
         for place in range(len(keyed.streams))
     ]
     return (
-        rows.select(days, "end", "late")
+        rows.select(_days_until_last(), "end", "late")
         .groupBy("day")
         .agg(F.sum("late.rows").alias("late_rows"), F.max(F.least("end", day_ends)).alias("until"), *newest)
         .orderBy("day")
     )
+
+
+def effect_on_hulls(spark: SparkSession, lake: Lake, keyed: Keyed, coming: Coming) -> Effect | None:
+    """The effect of rows to come on a function whose late rows are corrected: on the hulls of activity that have some.
+
+    None while nothing is followed. A row that comes before the clock has passed it takes part as if it had come with
+    all others, so that nothing is corrected.
+    """
+    logs = coming.logs(spark, lake, keyed.streams)
+    if logs is None or not _can_be_followed(lake, keyed):
+        return None
+    place, watermark = keyed.streams.index(coming.stream), Progress.at_heads(lake, keyed).watermark
+    sessions = sessions_with_late_rows(keyed, {**logs, coming.stream.name: valid(coming.after)})
+    come = F.filter(LATE_ROWS, lambda late: (late["stream"] == place) & (late["batch"] == coming.batch))
+    hulls = sessions.withColumn(LATE_ROWS, come).where(F.size(LATE_ROWS) > 0).persist()
+    try:
+        keys = [f"`{name}`" for name in keyed.by]
+        key = F.struct(*keys) if keys else F.lit(1)
+        row = hulls.agg(F.count(F.lit(1)).alias("hulls"), F.count_distinct(key).alias("keys")).first()
+        first = hulls.orderBy(START, *keys).select(*keys, START, END).limit(MOST_PARTS).collect()
+        due = [] if watermark is None else _days_due(hulls, to_micros(watermark))
+    finally:
+        hulls.unpersist()
+    assert row is not None
+    of_keys = f" of {counted(row['keys'], 'key')}" if keys else ""
+    return Effect(
+        keyed.name,
+        f"{counted(row['hulls'], 'stretch', 'stretches')} of activity{of_keys} would be computed anew",
+        {"keys": row["keys"], "sessions": row["hulls"]},
+        tuple(
+            {
+                **{name: one[name] for name in keyed.by},
+                "from": one[START].astimezone(UTC),
+                "until": one[END].astimezone(UTC),
+            }
+            for one in first
+        ),
+        row["hulls"] - len(first),
+        due=tuple(due),
+    )
+
+
+def _days_due(sessions: DataFrame, clock: int) -> list[date]:
+    """The days of results that late rows of the sessions may change by now."""
+    rows = sessions.select(_last_day(clock).alias("last"), F.explode(LATE_ROWS).alias("late"))
+    passed_by = F.date_from_unix_date("late.day") <= F.col("last")
+    days = rows.where(passed_by).select(_days_until_last()).distinct().orderBy("day")
+    return [row["day"] for row in days.collect()]
+
+
+def _last_day(clock: int) -> Column:
+    """The last day of what a session may give, as far as the clock has gone."""
+    return F.to_date(F.timestamp_micros(F.least(F.unix_micros(END) - 1, F.lit(clock))))
+
+
+def _days_until_last() -> Column:
+    """Each day from that of the late rows `late` on until `last`."""
+    return F.explode(F.sequence(F.date_from_unix_date("late.day"), "last")).alias("day")
 
 
 def _goes_on(until: int, corrected: Corrected, at: Progress) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial, reduce
@@ -18,6 +18,7 @@ from streaming.base import (
     AT,
     BATCH,
     DAY,
+    SIGN,
     WRITTEN_AT,
     OperatorError,
     counted,
@@ -33,6 +34,7 @@ from streaming.keyed.corrections import (
     DayReplay,
     correct,
     current_results,
+    effect_on_hulls,
     late_rows,
     logs_of,
     passed,
@@ -53,7 +55,10 @@ from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, head, read_log, valid
 from streaming.operators import (
+    MOST_PARTS,
+    Coming,
     Corrected,
+    Effect,
     Finding,
     Law,
     LogAtVersion,
@@ -68,6 +73,7 @@ from streaming.operators import (
     require_table,
     rows_per_day,
     runtime_of,
+    signs,
     version_read,
     whole_in,
 )
@@ -194,6 +200,14 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     ) -> dict[date, int]:
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect]:
+        keyed = self.operator
+        if coming.stream not in keyed.streams:
+            # Rows see the rules of the batch that brought them, which these are not.
+            return ()
+        effect = effect_on_hulls(spark, self.lake, keyed, coming) if keyed.corrected else _calls(keyed, coming)
+        return () if effect is None else (effect,)
+
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         # State stands for the rows that are followed; but a correction begins where its key began, and a rule stays in
         # force however old it is.
@@ -263,6 +277,29 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         if migrated is not None:
             _log.warning(migrated)
         return steps
+
+
+def _calls(keyed: Keyed, coming: Coming) -> Effect:
+    """The effect on a function that is called for each row, also for one that is taken back."""
+    keys = [f"`{name}`" for name in keyed.by]
+    rows = coming.rows.withColumns(signs(coming.stream, coming.rows))
+    counts = {"taken back": F.count_if(F.col(SIGN) < 0), "added": F.count_if(F.col(SIGN) > 0)}
+    calls = rows.groupBy(*keys).agg(*(count.alias(name) for name, count in counts.items())).persist()
+    try:
+        row = calls.agg(F.count(F.lit(1)).alias("keys"), *(F.sum(f"`{name}`").alias(name) for name in counts)).first()
+        first = calls.orderBy(*keys).limit(MOST_PARTS).collect() if keys else []
+    finally:
+        calls.unpersist()
+    assert row is not None
+    come = [f"{counted(row[name], 'row')} {name}" for name in counts if row[name]]
+    of_keys = f", of {counted(row['keys'], 'key')}" if keys else ""
+    return Effect(
+        keyed.name,
+        f"the function would be called for {' and '.join(come)}{of_keys}",
+        {"keys": row["keys"], "calls": sum(row[name] for name in counts)},
+        tuple(each.asDict() for each in first),
+        row["keys"] - len(first) if keys else 0,
+    )
 
 
 def _results(keyed: Keyed) -> str:

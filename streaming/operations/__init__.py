@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         redeliver,
         redeliver_days,
     )
-    from streaming.operations.repair import ChangedWindow, Preview, preview, repair
+    from streaming.operations.repair import Preview, preview, repair
     from streaming.operations.replays import Judgement, Replay, judge, replay
     from streaming.operations.restore import Restored, fork, restore, restore_to
     from streaming.operations.retained_days import RetainedDays, retained_days
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         planned_drop,
     )
     from streaming.operations.retract import (
+        Follower,
         RetractionPreview,
         RowChoice,
         find_retractable,

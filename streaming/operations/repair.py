@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,11 +27,11 @@ from streaming.log import (
     stamp,
     with_values_of_then,
 )
-from streaming.operators import comparable, counts_of, runtime_of
+from streaming.operators import ChangedWindow, counts_of, runtime_of
 from streaming.revisions import net, newest_revisions
 from streaming.service import take_lease
 from streaming.tables import delta
-from streaming.views import computation_of
+from streaming.views import changed_windows
 
 
 @dataclass(frozen=True)
@@ -52,23 +51,6 @@ class Repaired:
     def still_rejected(self) -> int:
         """Rows that stay rejected."""
         return self.examined - self.repaired
-
-
-@dataclass(frozen=True)
-class ChangedWindow:
-    """One window of a key that a repair or a retraction would change.
-
-    `before` and `after` are its values over all valid rows without and with the ones that come, lists where a
-    full-window function, a window join or a co-group gives many rows; `before` is None for a window that would be new,
-    `after` for one that would have no row, and for a session that would become part of another.
-    """
-
-    key: tuple[Any, ...]
-    start: datetime
-    end: datetime
-    rows_added: int
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -180,12 +162,10 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
         # The table lacks what was declared since its last row came.
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)
         after = there.unionByName(coming, allowMissingColumns=True)
-        windowed = pipeline.over_windows_of(stream)
-        changes = (
-            {each.name: () for each in windowed}
-            if not passing
-            else changed_windows(spark, lake, windowed, stream, before, after, number)
-        )
+        changes = {
+            each.name: _changed(spark, lake, each, stream, before, after, number) if passing else ()
+            for each in pipeline.over_windows_of(stream)
+        }
     finally:
         validated.unpersist()
     return Preview(examined, passing, changes, stay)
@@ -233,78 +213,22 @@ def _counted(validated: DataFrame) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def changed_windows(
+def _changed(
     spark: SparkSession,
     lake: Lake,
-    operators: Iterable[OverWindows],
+    operator: OverWindows,
     stream: Stream,
     before: DataFrame,
     after: DataFrame,
     number: int,
-) -> dict[str, tuple[ChangedWindow, ...]]:
-    """The windows of each operator whose results differ `before` and `after` the stream's log has more rows, in order.
-
-    The rows that come are those of batch `number`. An operator whose other streams have no log yet has none.
-    """
-    changes: dict[str, tuple[ChangedWindow, ...]] = {}
-    for operator in operators:
-        others = [each for each in operator.reads if each != stream]
-        if not all(delta.exists(lake.log(each)) for each in others):
-            changes[operator.name] = ()
-            continue
-        logs = {each.name: log.read_log(spark, lake, each) for each in others}
-        without, with_them = ({**logs, stream.name: rows} for rows in (before, after))
-        changes[operator.name] = _changed(operator, stream, without, with_them, number)
-    return changes
-
-
-def _changed(
-    operator: OverWindows,
-    stream: Stream,
-    before: Mapping[str, DataFrame],
-    after: Mapping[str, DataFrame],
-    number: int,
 ) -> tuple[ChangedWindow, ...]:
-    computation = computation_of(operator)
-    added = {"_added": F.count_if((F.col(BATCH) == number) & computation.is_of(stream))}
-    groups = computation.group(computation.pairs(after), added)
-    changed = _outer(
-        _whole(operator, computation.results(computation.pairs(before)), "_before"),
-        _whole(operator, computation.finish(groups, *added), "_after", *added),
-        operator,
-    ).where((F.col("_added") > 0) | F.col("_after").isNull())
-    if computation.parts_sessions(after):
-        # Sessions that have fallen apart are told the rows of all that were ever one with them.
-        changed = changed.where(~F.col("_before").eqNullSafe(F.col("_after")))
-    return tuple(
-        ChangedWindow(
-            key=tuple(row[name] for name in operator.by),
-            start=row["window_start"].astimezone(UTC),
-            end=row["window_end"].astimezone(UTC),
-            rows_added=row["_added"] or 0,
-            before=None if row["_before"] is None else row["_before"].asDict(),
-            after=None if row["_after"] is None else row["_after"].asDict(),
-        )
-        for row in changed.orderBy("window_start", "window_end", *operator.by).collect()
-    )
+    """The windows whose results differ `before` and `after` rows come as batch `number`.
 
-
-def _whole(operator: OverWindows, results: DataFrame, name: str, *extra: str) -> DataFrame:
-    """One row per window with all its values in one struct, as lists where one may have several results."""
-    if not operator.gives_many:
-        return results.select(*operator.identity, F.struct(*operator.values).alias(name), *extra)
-    values = operator.values
-    lists = F.struct(*(F.sort_array(F.collect_list(comparable(results, value))).alias(value) for value in values))
-    return results.groupBy(*operator.identity).agg(
-        lists.alias(name), *(F.max(column).alias(column) for column in extra)
-    )
-
-
-def _outer(left: DataFrame, right: DataFrame, operator: OverWindows) -> DataFrame:
-    """Every window of either side, with the columns of both; keys may be null."""
-    left, right = left.alias("left"), right.alias("right")
-    same = [F.col(f"left.{name}").eqNullSafe(F.col(f"right.{name}")) for name in operator.identity]
-    others = [name for name in (*left.columns, *right.columns) if name not in operator.identity]
-    return left.join(right, same, "full_outer").select(
-        *(F.coalesce(f"left.{name}", f"right.{name}").alias(name) for name in operator.identity), *others
-    )
+    An operator whose other streams have no log yet has none.
+    """
+    others = [each for each in operator.reads if each != stream]
+    if not all(delta.exists(lake.log(each)) for each in others):
+        return ()
+    logs = {each.name: log.read_log(spark, lake, each) for each in others}
+    without, with_them = ({**logs, stream.name: rows} for rows in (before, after))
+    return changed_windows(operator, stream, without, with_them, number)

@@ -5,9 +5,10 @@ The log alone decides: a row of it takes back another one of the same origin, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import product
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -15,9 +16,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import ADDED, BATCH, DAY, INGESTED_AT, ORIGIN, RetractionError, check_condition, utc_now
-from streaming.clocks import joint_watermark
-from streaming.declare import Pipeline, Stream, declared_pipelines
+from streaming.base import (
+    ADDED,
+    BATCH,
+    DAY,
+    INGESTED_AT,
+    ORIGIN,
+    RetractionError,
+    StreamingError,
+    check_condition,
+    utc_now,
+)
+from streaming.declare import CURRENT, Operator, Pipeline, Stream, declared_pipelines
 from streaming.lake import Lake
 from streaming.log import (
     RETRACTION,
@@ -36,8 +46,8 @@ from streaming.log import (
     valid,
     widen_log,
 )
-from streaming.operations.repair import ChangedWindow, changed_windows, pins_now
-from streaming.operators import Progress, counts_of, runtime_of
+from streaming.operations.repair import pins_now
+from streaming.operators import ChangedWindow, Coming, Effect, at_batch, counts_of, runtime_of
 from streaming.revisions import SEQUENCE, Revising, net, sequence_of
 from streaming.service import take_lease
 from streaming.spark import refusal
@@ -48,20 +58,47 @@ _PLACE, _NUMBER, _RETRACTED = "_place", "_retraction", "_retracted_batch"
 
 
 @dataclass(frozen=True)
+class Follower:
+    """A stream, operator or delivery that follows what is current of an operator, `of`, whose results would change."""
+
+    kind: str
+    name: str
+    pipeline: str
+    of: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} of pipeline {self.pipeline} follows {self.of}"
+
+
+@dataclass(frozen=True)
 class RetractionPreview:
     """The preview of a retraction: its rows, by the day of their event time, and a few of them.
 
-    `changes`: per view, window join or co-group the windows that would be others; `due`: the days of those that the
-    clock has passed. Their first results count the rows, published or about to be, and these days would wait for a
-    correction.
+    `effects`: for each table of an operator that follows the stream what would change. `unknown`: why it cannot be told
+    of the others, by their names. `followers`: who follows what is current of these operators, at any depth, and would
+    be told of each change.
     """
 
     stream: str
     rows: int
     days: Mapping[date, int]
     examples: tuple[Mapping[str, Any], ...]
-    changes: Mapping[str, tuple[ChangedWindow, ...]] = field(default_factory=dict)
-    due: Mapping[str, tuple[date, ...]] = field(default_factory=dict)
+    effects: tuple[Effect, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    followers: tuple[Follower, ...] = ()
+
+    @property
+    def changes(self) -> dict[str, tuple[ChangedWindow, ...]]:
+        """The windows that would be others, per view, window join or co-group."""
+        return {each.table: each.windows for each in self.effects if each.windows is not None}
+
+    @property
+    def due(self) -> dict[str, tuple[date, ...]]:
+        """The days that would wait for a correction, by the name of the operator.
+
+        The clock has passed them: their first results count the rows, published or about to be.
+        """
+        return {each.table: each.due for each in self.effects if each.due is not None}
 
 
 @dataclass(frozen=True)
@@ -167,36 +204,86 @@ def preview_retraction(
     """
     check_retractable(pipeline, stream)
     newest = _head(spark, lake, stream, chosen)
-    number, watermark = newest.number + 1, stream.clock.watermark(next_state(newest))
     rows = _coming(spark, lake, stream, chosen).persist()
     try:
         days = _computed(lambda: rows.groupBy(DAY).count().orderBy(DAY).collect(), stream, chosen)
         columns = [f"`{name}`" for name in stream.columns]
         examples = rows.orderBy(DAY, ORIGIN).select(*columns).limit(_EXAMPLES).collect()
-        changes: dict[str, tuple[ChangedWindow, ...]] = {}
-        if days:
-            before = read_log(spark, lake, stream)
-            signed = _as_changes(spark, lake, stream, chosen, rows) if stream.revised else rows
-            stamps = {"_watermark": F.lit(watermark).cast("timestamp"), BATCH: F.lit(number).cast("bigint")}
-            after = before.unionByName(signed.withColumns(stamps), allowMissingColumns=True)
-            windowed = pipeline.over_windows_of(stream)
-            changes = changed_windows(spark, lake, windowed, stream, before, after, number)
+        number = sum(row["count"] for row in days)
+        effects, unknown = list[Effect](), dict[str, str]()
+        if number:
+            coming = _as_coming(spark, lake, stream, chosen, newest, rows, number)
+            for operator in pipeline.operators_of(stream):
+                told, reason = _effects(spark, lake, operator, coming)
+                effects += told
+                unknown |= {operator.name: reason} if reason else {}
     finally:
         rows.unpersist()
-    due = {}
-    for operator in pipeline.over_windows_of(stream) if days else ():
-        others = [mark for name, mark in Progress.at_heads(lake, operator).watermarks.items() if name != stream.name]
-        joint = joint_watermark([watermark, *others])
-        passed = [each for each in changes[operator.name] if joint is not None and each.end <= joint]
-        due[operator.name] = tuple(sorted({each.start.date() for each in passed}))
     return RetractionPreview(
         stream.name,
-        sum(row["count"] for row in days),
+        number,
         {row[DAY]: row["count"] for row in days},
         tuple(row.asDict() for row in examples),
-        changes,
-        due,
+        tuple(effects),
+        unknown,
+        tuple(_followers(pipeline, stream)) if number else (),
     )
+
+
+def _as_coming(
+    spark: SparkSession, lake: Lake, stream: Stream, chosen: RowChoice, newest: Batch, rows: DataFrame, number: int
+) -> Coming:
+    """The rows that a retraction would append, and of a stream with a key the changes that follow from them."""
+    batch, watermark = newest.number + 1, stream.clock.watermark(next_state(newest))
+    log = read_log(spark, lake, stream)
+    revisions = at_batch(rows.withColumn(INGESTED_AT, F.lit(utc_now())), batch, watermark)
+    if not stream.revised:
+        return Coming(stream, log, revisions, log, revisions, batch, watermark, number)
+    signed = at_batch(_as_changes(spark, lake, stream, chosen, rows), batch, watermark)
+    changes = log.limit(0).unionByName(signed, allowMissingColumns=True)
+    came = read_log(spark, lake, stream.revisions)
+    return Coming(stream, log, changes, came, revisions, batch, watermark, number)
+
+
+def _effects(spark: SparkSession, lake: Lake, operator: Operator, coming: Coming) -> tuple[Sequence[Effect], str]:
+    """The effects on an operator, or why they cannot be told: it may be paused, for one that it cannot compute."""
+    try:
+        told = runtime_of(operator, lake).effects(spark, coming)
+    except (StreamingError, PySparkException) as error:
+        return (), str(error).strip().splitlines()[0]
+    return (told, "") if told is not None else ((), f"a {operator.kind_name} does not tell before it has followed them")
+
+
+def _followers(pipeline: Pipeline, stream: Stream) -> Iterator[Follower]:
+    """Who follows what is current of the operators of a stream, at any depth."""
+    pipelines = dict.fromkeys((pipeline, *declared_pipelines().values()))
+    changed = dict.fromkeys(pipeline.operators_of(stream))
+    told = set[Follower]()
+    while True:
+        found = [each for each in _following(pipelines, changed) if each[0] not in told]
+        if not found:
+            return
+        for follower, operators in found:
+            told.add(follower)
+            yield follower
+            changed.update(dict.fromkeys(operators))
+
+
+def _following(
+    pipelines: Iterable[Pipeline], changed: Iterable[Operator]
+) -> Iterator[tuple[Follower, tuple[Operator, ...]]]:
+    """Who follows one of these operators itself, each with the operators whose results change with it."""
+    for of, each in product(changed, pipelines):
+        for stream in each.streams:
+            if stream.source.takes_back and of in [followed for followed, _ in stream.source.follows]:
+                yield Follower(stream.kind_name, stream.name, each.name, of.name), each.operators_of(stream)
+        for operator in each.operators:
+            external = [table.operator for table in operator.external]
+            if of in (*operator.reads_current, *external):
+                yield Follower(operator.kind_name, operator.name, each.name, of.name), (operator,)
+        for delivery in each.deliveries:
+            if delivery.of == of and delivery.what == CURRENT:
+                yield Follower(delivery.kind_name, delivery.name, each.name, of.name), ()
 
 
 def check_retractable(pipeline: Pipeline, stream: Stream) -> None:

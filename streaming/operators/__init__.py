@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         declaration_properties,
         has_published,
     )
+    from streaming.operators.effects import MOST_PARTS, ChangedWindow, Coming, Effect, at_batch
     from streaming.operators.progress import (
         FORGOTTEN,
         GENERATION,

@@ -35,6 +35,7 @@ from streaming.operators.as_of import LogAtVersion, PinnedTables, versions_read
 from streaming.operators.comparison import Finding
 from streaming.operators.corrected import PendingDay
 from streaming.operators.declaration import check_declaration
+from streaming.operators.effects import Coming, Effect
 from streaming.operators.progress import FilterCounts, Progress, generation_of
 from streaming.sources import UnitTable, check_has_side, unit_table_of
 from streaming.tables import clean_up, delta
@@ -342,6 +343,15 @@ class OperatorRuntime(ABC):
 
         `pinned` is what `pin` gave; the `logs` that it reads, by stream, were pinned after that, so they are no older.
         """
+
+    # Foretelling
+
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect] | None:
+        """The effects that rows to come would have on its tables, none where there are none; writes nothing.
+
+        None for a kind of operator that cannot tell.
+        """
+        return None
 
     # Retention
 

@@ -46,7 +46,10 @@ from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, m
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
 from streaming.operators import (
+    MOST_PARTS,
     Batches,
+    Coming,
+    Effect,
     Finding,
     Law,
     LogAtVersion,
@@ -59,6 +62,7 @@ from streaming.operators import (
     Written,
     built_anew,
     check_followed,
+    comparable,
     create_table,
     net,
     require_table,
@@ -311,6 +315,19 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         told = f"; {counted(forgotten, 'revision')} forgotten" if forgotten else ""
         return f"batch {at.batch:,} of {newest.number:,}{built_anew(at.generation)}{told}"
 
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect]:
+        history, own = self.operator, delta.open_table(self.lake.table(self.operator))
+        if own is None:
+            return ()
+        keys = coming.revisions.select(*(f"`{name}`" for name in history.of.key)).distinct().persist()
+        try:
+            if history.of.snapshots is None and history.of.forget is None:
+                return (_effect_on_intervals(history, coming, keys),)
+            stands = intervals_of(self._rows(spark, own.version()), history)
+            return (_effect_on_keys(history, keys, stands),)
+        finally:
+            keys.unpersist()
+
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[History], logs: Mapping[str, LogAtVersion]
     ) -> Iterator[Finding]:
@@ -403,6 +420,47 @@ def intervals_by_revisions(came: DataFrame, history: History) -> DataFrame:
     The stream has neither extracts nor an age from which it forgets.
     """
     return _expected(_revisions_that_came(came, history), history)
+
+
+def _effect_on_intervals(history: History, coming: Coming, keys: DataFrame) -> Effect:
+    """The effect of revisions to come on the intervals of their `keys`."""
+    names = list(history.of.key)
+    before, after = (
+        intervals_by_revisions(valid(came).join(keys, names, "left_semi"), history)
+        for came in (coming.came, coming.came.unionByName(coming.revisions, allowMissingColumns=True))
+    )
+    columns = [name for name in (*history.values, *history.bounds) if name not in names]
+    signed = [
+        rows.select(*(f"`{name}`" for name in names), F.struct(*(comparable(rows, name) for name in columns)), sign)
+        for rows, sign in ((before, F.lit(-1)), (after, F.lit(1)))
+    ]
+    differ = signed[0].toDF(*names, "_values", "_sign").unionAll(signed[1].toDF(*names, "_values", "_sign"))
+    differ = differ.groupBy(*(f"`{name}`" for name in (*names, "_values"))).agg(F.sum("_sign").alias("_sum"))
+    counts = {"taken_back": F.sum(F.greatest(-F.col("_sum"), F.lit(0))), "added": F.sum(F.greatest("_sum", F.lit(0)))}
+    by_key = differ.where("_sum <> 0").groupBy(*(f"`{name}`" for name in names))
+    changed = by_key.agg(*(count.alias(name) for name, count in counts.items())).persist()
+    try:
+        row = changed.agg(F.count(F.lit(1)).alias("keys"), *(F.sum(name).alias(name) for name in counts)).first()
+        first = changed.orderBy(*(f"`{name}`" for name in names)).limit(MOST_PARTS).collect()
+    finally:
+        changed.unpersist()
+    assert row is not None
+    numbers = {name: row[name] or 0 for name in ("keys", *counts)}
+    added = f", and {numbers['added']:,} added" if numbers["added"] else ""
+    of_keys = f"{counted(numbers['taken_back'], 'interval')} of {counted(numbers['keys'], 'key')}"
+    words = {"taken_back": "taken back", "added": "added"}
+    parts = tuple({words.get(name, name): value for name, value in each.asDict().items()} for each in first)
+    return Effect(history.name, f"{of_keys} would be taken back{added}", numbers, parts, numbers["keys"] - len(parts))
+
+
+def _effect_on_keys(history: History, keys: DataFrame, stands: DataFrame) -> Effect:
+    """The effect where more than the revisions of a key decide on its intervals: some of all those may change."""
+    names = [f"`{name}`" for name in history.of.key]
+    standing = stands.join(keys, list(history.of.key), "left_semi").count()
+    first = tuple(row.asDict() for row in keys.orderBy(*names).limit(MOST_PARTS).collect())
+    number = keys.count()
+    summary = f"intervals of {counted(number, 'key')} would be computed anew, of which there are {standing:,} now"
+    return Effect(history.name, summary, {"keys": number, "standing": standing}, first, number - len(first))
 
 
 def _revisions_that_came(came: DataFrame, history: History) -> DataFrame:

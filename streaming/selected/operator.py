@@ -34,6 +34,8 @@ from streaming.lake import Lake
 from streaming.log import LogFiles, head, valid
 from streaming.operators import (
     Batches,
+    Coming,
+    Effect,
     FilterCounts,
     Finding,
     Law,
@@ -383,6 +385,17 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     ) -> Iterator[Finding]:
         return audit_selected(spark, self.lake, pinned, logs)
 
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect]:
+        selected = self.operator
+        logs = coming.logs(spark, self.lake, selected.reads)
+        if logs is None or not selected.signed:
+            return ()
+        rows = {name: coming.rows if name == coming.stream.name else log.limit(0) for name, log in logs.items()}
+        frame = select_all(selected, rows)
+        schemas = table_schemas(selected, columns_by_output(selected, frame))
+        signed = {to: _handed_on(selected, to, frame, schemas[to]) for to in outputs_of(selected)}
+        return tuple(Effect.of_signed(selected, to, selected.result_name, rows) for to, rows in signed.items())
+
     def read(self, suffix: str, spark: SparkSession) -> DataFrame:
         """The rows of an output, in the order of the log.
 
@@ -529,10 +542,7 @@ def _audit_diverting(
             for name, log in logs.items()
         }
         frame = select_all(selected, rows)
-        schema = table_schemas(selected, columns_by_output(selected, frame))[to]
-        schema = schema.remove(schema.get_field_index(WRITTEN_AT))
-        task = HandOn(selected.name, outputs_of(selected), to, selected.function, schema)
-        again = frame.mapInArrow(task, spark_schema(schema))
+        again = _handed_on(selected, to, frame, table_schemas(selected, columns_by_output(selected, frame))[to])
         stored = delta.read(spark, uri, version).drop(WRITTEN_AT).where(can_be_compared(since))
         if newest is not None:
             stored, again = stored.where(F.col(BATCH) <= newest), again.where(F.col(BATCH) <= newest)
@@ -545,6 +555,13 @@ def _audit_diverting(
         again = again.select(*(f"`{each}`" for each in stored.columns))
         words = f"rows: selected again, equal{of_kept_days(since)}"
         yield Law("cuts", selected.table_name(to), stored, again, words).finding()
+
+
+def _handed_on(selected: Selected, to: str, frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The rows of one output of a frame that `select_all` gave; `schema` are the columns of its table."""
+    columns = schema.remove(schema.get_field_index(WRITTEN_AT))
+    task = HandOn(selected.name, outputs_of(selected), to, selected.function, columns)
+    return frame.mapInArrow(task, spark_schema(columns))
 
 
 def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:

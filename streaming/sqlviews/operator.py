@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from streaming.changes import ChangePosition, Look, LookAtSigned, look_at
 from streaming.declare import Stream, View
 from streaming.lake import Lake
 from streaming.operators import (
+    Coming,
+    Effect,
     Finding,
     Law,
     LogAtVersion,
@@ -100,6 +102,12 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
         others = relations_of(self.lake, self.operator)[1]
         of_others = [each.words(at[each.name]) for each in others if at[each.name] >= 0]
         return f"{' and '.join([*of_streams, *of_others])}{built_anew(at.progress.generation)}"
+
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect]:
+        # Where it reads only what is current of operators, it follows these.
+        is_read = coming.stream in self.operator.follows
+        effect = SqlViewSteps(spark, self.lake, self.operator).effect(coming) if is_read else None
+        return () if effect is None else (effect,)
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[View], logs: Mapping[str, LogAtVersion]

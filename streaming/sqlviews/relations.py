@@ -117,7 +117,10 @@ class StreamRelation(Relation):
         return net(log) if self._stream.takes_back else standing(valid(log))
 
     def signed(self, spark: SparkSession, after: int, through: int) -> DataFrame:
-        rows = self._files.with_batches(spark, after, through)
+        return self.signed_in(self._files.with_batches(spark, after, through))
+
+    def signed_in(self, rows: DataFrame) -> DataFrame:
+        """The rows of a frame of the log, as those that are added and taken back: `columns` and `_change`."""
         sign = F.col(ORIGIN)["change"] if self._stream.takes_back else sign_of_row(rows)
         return self._named(rows.withColumn(SIGN, sign.cast("int")), SIGN)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,13 +17,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping, constant
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping, constant, counted
 from streaming.changes import ChangePosition, differences, revision_of
 from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, View
 from streaming.lake import Lake
+from streaming.log import head
 from streaming.operators import (
+    MOST_PARTS,
     REVISION_OF,
     Batches,
+    Coming,
+    Effect,
     Outputs,
     Progress,
     Written,
@@ -196,24 +200,64 @@ class SqlViewSteps:
 
         `now` are the rows that stand, and `current` is an open table of about as many rows as the view has.
         """
-        query, texts = self._view.query, self._texts
-        if not query.key:
+        if not self._view.query.key:
             return None
         signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
-        text, ever = texts.affected(frozenset(signed))
+        told = {name: rows for name, rows in signed.items() if rows is not None}
+        if len(told) < len(signed):
+            return None
+        # What stands by now lacks the rows that were taken back.
+        return self._keys(frames, now, told, -1, delta.row_count(current))
+
+    def _keys(
+        self,
+        frames: NamedRows,
+        stand: Mapping[str, DataFrame],
+        signed: Mapping[str, DataFrame],
+        missing: Literal[1, -1],
+        standing: int,
+    ) -> pa.Table | None:
+        """The keys that `signed` rows of relations may touch; None where all is to be computed.
+
+        Of these, rows with the sign that is `missing` are not among those that `stand`. `standing` is how many rows the
+        view has, about.
+        """
+        text, read = self._texts.affected(frozenset(signed))
         for name, rows in signed.items():
-            if rows is None:
-                return None
-            frames.add(rows.drop(SIGN), texts.changes(name))
-            if name in ever:
-                frames.add(now[name].unionByName(rows.where(F.col(SIGN) < 0).drop(SIGN)), texts.ever(name))
-        most = max(FEW, int(MOST_TOUCHED * delta.row_count(current)))
+            frames.add(rows.drop(SIGN), self._texts.changes(name))
+            if name in read:
+                others = rows.where(F.col(SIGN) == missing).drop(SIGN)
+                frames.add(stand[name].unionByName(others), self._texts.ever(name))
+        most = max(FEW, int(MOST_TOUCHED * standing))
         try:
             found = frames.query(text).limit(most + 1).toArrow()
         except (PySparkException, Py4JJavaError):
             # A key may be computable only of rows that meet, and here rows meet that never stood together.
             return None
         return None if found.num_rows > most else found
+
+    def effect(self, coming: Coming) -> Effect | None:
+        """The effect that rows to come would have; None where nothing is followed yet."""
+        table = delta.open_table(self._lake.table(self._view))
+        newest = {each.name: head(self._lake, each) for each in self._view.follows}
+        if table is None or None in newest.values():
+            return None
+        at = {name: batch.number for name, batch in newest.items() if batch is not None}
+        at |= {each.name: each.newest() for each in self._pinned}
+        if any(number < 0 for number in at.values()):
+            return None
+        current = self._published(table)
+        standing = delta.row_count(current) if current is not None else self._stored(None, table).count()
+        if not self._view.query.key:
+            return _effect_on_keys(self._view, None, standing)
+        name = coming.stream.name
+        (changed,) = (each for each in self._streams if each.name == name)
+        with NamedRows(self._spark) as frames:
+            now = {each: self.relations[each].now(self._spark, at[each]) for each in self._view.query.relations}
+            for each, rows in now.items():
+                frames.add(rows, self._texts.now(each))
+            keys = self._keys(frames, now, {name: changed.signed_in(coming.rows)}, 1, standing)
+        return _effect_on_keys(self._view, keys, standing)
 
     def _published(self, table: DeltaTable) -> DeltaTable | None:
         """The open table of what is published, where that is as far as the open table of the view; None otherwise."""
@@ -349,6 +393,23 @@ def day_of(view: View, columns: StructType) -> Column:
     times = (name for name in view.query.key if isinstance(columns[name].dataType, (DateType, TimestampType)))
     name = next(times, None)
     return F.lit(None).cast("date") if name is None else F.to_date(f"`{name}`")
+
+
+def _effect_on_keys(view: View, keys: pa.Table | None, standing: int) -> Effect:
+    """The effect of computing some keys anew, or all where these are None, of a view of so many rows."""
+    if keys is None:
+        summary = f"all would be computed anew, which is {counted(standing, 'row')} now"
+        return Effect(view.name, summary, {"standing": standing})
+    # Arrow orders no arrays and maps.
+    sorted_by = [(each.name, "ascending") for each in keys.schema if not pa.types.is_nested(each.type)]
+    in_order = keys.sort_by(sorted_by) if sorted_by else keys
+    return Effect(
+        view.name,
+        f"{counted(keys.num_rows, 'key')} would be computed anew, of {counted(standing, 'row')} that the view has now",
+        {"keys": keys.num_rows, "standing": standing},
+        tuple(in_order.slice(0, MOST_PARTS).to_pylist()),
+        max(keys.num_rows - MOST_PARTS, 0),
+    )
 
 
 def rows_standing(signed: DataFrame, view: View) -> DataFrame:

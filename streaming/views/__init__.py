@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
+    from streaming.views.changed_windows import changed_windows
     from streaming.views.computation import Computation, computation_of, is_closed, until
     from streaming.views.corrections import (
         correct,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,8 @@ from streaming.declare import CORRECTIONS, EACH_BATCH, FAILED, OPEN, STATE, UPDA
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, OperatorCounts, log_schema, read_log, valid
 from streaming.operators import (
+    Coming,
+    Effect,
     Finding,
     LogAtVersion,
     OperatorRuntime,
@@ -33,6 +35,7 @@ from streaming.operators import (
 )
 from streaming.sources import UnitTable
 from streaming.tables import delta
+from streaming.views.changed_windows import effect_on_windows
 from streaming.views.computation import WindowAnalysis, computation_of
 from streaming.views.corrections import (
     correct,
@@ -197,6 +200,10 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
             for name, number in at.through.items()
         ]
         return f"{'; '.join(places)}{built_anew(at.generation)}"
+
+    def effects(self, spark: SparkSession, coming: Coming) -> Sequence[Effect]:
+        effect = effect_on_windows(spark, self.lake, self.operator, coming)
+        return () if effect is None else (effect,)
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Of], logs: Mapping[str, LogAtVersion]

@@ -30,7 +30,8 @@ from streaming.base.errors import LogError
 from streaming.log.batches import head, read_batches
 from streaming.log.ingest import next_state
 from streaming.log.read import read_log, rejected
-from streaming.operations.repair import ChangedWindow, preview, repair
+from streaming.operations.repair import preview, repair
+from streaming.operators import ChangedWindow
 from streaming.tables import delta
 from streaming.views.results import read_first
 from tests.support.instants import NOW, T0, at

@@ -1,0 +1,108 @@
+"""The effect that rows to come would have on what operators have made, told before anybody writes these rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+from typing import Any, Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import BATCH, DAY, SIGN, counted
+from streaming.declare import Operator, Stream
+from streaming.lake import Lake
+from streaming.log import read_log, valid
+from streaming.tables import delta
+
+MOST_PARTS = 20
+"""The parts of an effect that are named, such as its first keys; the numbers are of all."""
+
+
+@dataclass(frozen=True)
+class Coming:
+    """The valid rows of the next batch of a stream's log, as long as nobody has written them.
+
+    `rows` have the columns of the log that operators follow, with their place and stamp: the `batch`, and the
+    `watermark` that is in force. `log` are the rows that are there before. `revisions` and `came` are the same two of
+    the log of what came, which is another one where the stream has a key. `count`: how many rows come.
+    """
+
+    stream: Stream
+    log: DataFrame
+    rows: DataFrame
+    came: DataFrame
+    revisions: DataFrame
+    batch: int
+    watermark: datetime | None
+    count: int
+
+    @cached_property
+    def after(self) -> DataFrame:
+        """The rows of the log once these have come."""
+        return self.log.unionByName(self.rows, allowMissingColumns=True)
+
+    def logs(self, spark: SparkSession, lake: Lake, streams: Sequence[Stream]) -> dict[str, DataFrame] | None:
+        """The valid rows of the logs of `streams` before these come, by stream; None while one has no log."""
+        if not all(each == self.stream or delta.exists(lake.log(each)) for each in streams):
+            return None
+        return {each.name: valid(self.log if each == self.stream else read_log(spark, lake, each)) for each in streams}
+
+
+@dataclass(frozen=True)
+class ChangedWindow:
+    """One window of a key that rows to come would change.
+
+    `before` and `after` are its values over all valid rows without and with the ones that come, lists where a
+    full-window function, a window join or a co-group gives many rows; `before` is None for a window that would be new,
+    `after` for one that would have no row, and for a session that would become part of another.
+    """
+
+    key: tuple[Any, ...]
+    start: datetime
+    end: datetime
+    rows_added: int
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect that rows to come would have on one `table` of an operator: a `summary` in words, and numbers.
+
+    `numbers` are by what they count: `taken_back` and `added` results, `keys`, `sessions`, `windows`, rows that the
+    function is called for (`calls`), results that are `standing` now where it is open how many of them change. `parts`
+    tell where, by day or by key, the first of them, and `more` how many there are besides; of an operator over windows
+    `windows` do, all of them. `due` are the days that would wait for a correction, since first results of them are
+    published or about to be; None where nothing ever waits for one.
+    """
+
+    table: str
+    summary: str
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    parts: tuple[Mapping[str, Any], ...] = ()
+    more: int = 0
+    windows: tuple[ChangedWindow, ...] | None = None
+    due: tuple[date, ...] | None = None
+
+    @classmethod
+    def of_signed(cls, operator: Operator, suffix: str, noun: str, signed: DataFrame) -> Self:
+        """The effect of the `signed` rows that a table of rows would get, each called `noun`, by day."""
+        of = {"taken back": F.count_if(F.col(SIGN) < 0), "added": F.count_if(F.col(SIGN) > 0)}
+        days = signed.groupBy(DAY).agg(*(count.alias(name) for name, count in of.items())).orderBy(DAY).collect()
+        sums = {name: sum(row[name] for row in days) for name in of}
+        told = [name for name, number in sums.items() if number] or ["taken back"]
+        return cls(
+            operator.table_name(suffix),
+            " and ".join(f"{counted(sums[name], noun)} would be {name}" for name in told),
+            {name.replace(" ", "_"): number for name, number in sums.items()},
+            tuple({"day": row[DAY], **{name: row[name] for name in told}} for row in days),
+        )
+
+
+def at_batch(rows: DataFrame, batch: int, watermark: datetime | None) -> DataFrame:
+    """The rows as those of a batch that is not written yet."""
+    stamps = {"_watermark": F.lit(watermark).cast("timestamp"), BATCH: F.lit(batch).cast("bigint")}
+    return rows.withColumns(stamps)

@@ -111,8 +111,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows of text under their heads."""
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    """Rows of text under their heads; without a title where that is empty."""
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for head in heads:
         table.add_column(head, overflow="fold")
     for row in rows:

@@ -61,7 +61,7 @@ def retract(
             if as_json:
                 RetractionPreviewDocument.of(outcome, reports).print()
             else:
-                _print_preview(outcome, name, chosen, reports)
+                print_preview(outcome, name, chosen, reports)
             return
         done = retract_rows(spark, lake, pipeline, stream, chosen, reason or "", who or getpass.getuser(), utc_now)
     if as_json:
@@ -108,17 +108,19 @@ def _cells(each: Retraction) -> tuple[str, ...]:
     return (str(each.id), each.stream, when, each.who, f"{each.rows:,}", what, each.reason or "erased since")
 
 
-def _print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice, reports: tuple[str, ...]) -> None:
+def print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice, reports: tuple[str, ...]) -> None:
+    """Print what would change, and what does it; `reports` are the names of those that read it."""
     verb = "taken back" if chosen.undoes is None else "taken back or put back"
     console.print(
         f"{counted(outcome.rows, 'row')} of {outcome.stream} would be {verb}. Nothing was written.", highlight=False
     )
     if outcome.rows:
         days = [(f"{day}", f"{rows:,}") for day, rows in outcome.days.items()]
-        print_rows(console, "by day", ("day", "rows"), days)
+        print_rows(console, "", ("day", "rows"), days)
         heads = tuple(outcome.examples[0])
         examples = [tuple("" if each[name] is None else str(each[name]) for name in heads) for each in outcome.examples]
-        print_rows(console, f"the first {len(examples)}", heads, examples)
+        console.print(f"The first {len(examples)}:" if outcome.rows > len(examples) else "These are:", highlight=False)
+        print_rows(console, "", heads, examples)
     for effect in outcome.effects:
         _print_effect(effect)
     for line in follower_lines(outcome, reports):
@@ -132,10 +134,10 @@ def _print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice, rep
 
 def _print_effect(effect: Effect) -> None:
     heads, rows, more = table_of(effect)
+    # As the title of a narrow table it would be folded.
+    console.print(heading_of(effect), highlight=False, markup=False, soft_wrap=True)
     if rows:
-        print_rows(console, heading_of(effect), heads, rows)
-    else:
-        console.print(heading_of(effect), highlight=False, markup=False, soft_wrap=True)
+        print_rows(console, "", heads, rows)
     if more:
         console.print(f"... and {more:,} more.", highlight=False)
     if due := due_line(effect):

@@ -35,8 +35,12 @@ def reports_reached(pipeline: Pipeline, preview: RetractionPreview) -> tuple[str
     return tuple(
         name
         for name, report in declared_reports().items()
-        if any((report.pipeline.name, read.name) in changed for read in (*report.streams, *report.operators))
+        if {(report.pipeline.name, each) for each in _names_read(report)} & changed
     )
+
+
+def _names_read(report: Report) -> set[str]:
+    return {each.name for each in report.streams} | {each.name for each in report.operators}
 
 
 def _discovery() -> Discovery[Report]:

@@ -9,7 +9,7 @@ from typing import Any
 from platform_assets.texts.repair import CHANGED, change_row, markdown_table
 from streaming.base import told
 from streaming.operations import RetractionPreview
-from streaming.operators import Effect
+from streaming.operators import Effect, words_of
 
 MOST_LINES = 20
 """The lines of one effect that are shown."""
@@ -25,7 +25,7 @@ def table_of(effect: Effect) -> tuple[tuple[str, ...], list[tuple[str, ...]], in
     if effect.windows is not None:
         shown = effect.windows[:MOST_LINES]
         return CHANGED, [change_row(each) for each in shown], len(effect.windows) - len(shown)
-    heads = tuple(effect.parts[0]) if effect.parts else ()
+    heads = tuple(words_of(name) for name in effect.parts[0]) if effect.parts else ()
     parts = effect.parts[:MOST_LINES]
     return heads, [tuple(map(_cell, part.values())) for part in parts], effect.more + len(effect.parts) - len(parts)
 
@@ -53,7 +53,7 @@ def as_markdown(preview: RetractionPreview, reports: tuple[str, ...] = ()) -> st
         heads, cells, more = table_of(effect)
         lines += ["", f"### {heading_of(effect)}"]
         lines += ["", *markdown_table(heads, cells)] if cells else []
-        lines += [f"... and {more:,} more."] if more else []
+        lines += ["", f"... and {more:,} more."] if more else []
         if effect.due:
             lines += ["", f"{effect.table} would wait for a correction of {', '.join(map(str, effect.due))}."]
     further = list(follower_lines(preview, reports))

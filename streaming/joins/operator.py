@@ -73,6 +73,7 @@ from streaming.operators import (
     built_anew,
     can_be_compared,
     create_table,
+    effect_of_rows,
     of_kept_days,
     require_table,
     rows_per_day,
@@ -343,7 +344,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         come = results(joined, pairs_that_come(joined, logs, coming), coming.batch, EPOCH)
         # A row may meet one that was taken back since, and what takes that back.
         sums = come.groupBy(ADDED, DAY).agg(F.sum(SIGN).cast("int").alias(SIGN)).where(F.col(SIGN) != 0)
-        return (Effect.of_signed(joined, "", "pair", sums),)
+        return (effect_of_rows(joined, "", "pair", sums),)
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         # A row of either side may still meet one that lies before it.

@@ -49,7 +49,9 @@ from streaming.keyed.tasks import STREAM, TIME, RowsOf, key_column
 from streaming.lake import Lake
 from streaming.log import Batch, batches_after, head, read_log, valid
 from streaming.operators import (
+    FROM,
     MOST_PARTS,
+    UNTIL,
     Coming,
     Corrected,
     Effect,
@@ -469,8 +471,8 @@ def effect_on_hulls(spark: SparkSession, lake: Lake, keyed: Keyed, coming: Comin
         tuple(
             {
                 **{name: one[name] for name in keyed.by},
-                "from": one[START].astimezone(UTC),
-                "until": one[END].astimezone(UTC),
+                FROM: one[START].astimezone(UTC),
+                UNTIL: one[END].astimezone(UTC),
             }
             for one in first
         ),

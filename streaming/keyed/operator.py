@@ -18,7 +18,6 @@ from streaming.base import (
     AT,
     BATCH,
     DAY,
-    SIGN,
     WRITTEN_AT,
     OperatorError,
     counted,
@@ -55,7 +54,9 @@ from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, head, read_log, valid
 from streaming.operators import (
+    ADDED_ROWS,
     MOST_PARTS,
+    TAKEN_BACK,
     Coming,
     Corrected,
     Effect,
@@ -69,6 +70,7 @@ from streaming.operators import (
     SteppedRuntime,
     built_anew,
     check_declaration,
+    counted_by_sign,
     generation_of,
     require_table,
     rows_per_day,
@@ -76,6 +78,7 @@ from streaming.operators import (
     signs,
     version_read,
     whole_in,
+    words_of,
 )
 from streaming.sources import UnitTable, check_has_side
 from streaming.spark import lenient_session
@@ -283,20 +286,20 @@ def _calls(keyed: Keyed, coming: Coming) -> Effect:
     """The effect on a function that is called for each row, also for one that is taken back."""
     keys = [f"`{name}`" for name in keyed.by]
     rows = coming.rows.withColumns(signs(coming.stream, coming.rows))
-    counts = {"taken back": F.count_if(F.col(SIGN) < 0), "added": F.count_if(F.col(SIGN) > 0)}
-    calls = rows.groupBy(*keys).agg(*(count.alias(name) for name, count in counts.items())).persist()
+    calls = rows.groupBy(*keys).agg(*counted_by_sign()).persist()
     try:
-        row = calls.agg(F.count(F.lit(1)).alias("keys"), *(F.sum(f"`{name}`").alias(name) for name in counts)).first()
+        sums = (F.sum(name).alias(name) for name in (TAKEN_BACK, ADDED_ROWS))
+        row = calls.agg(F.count(F.lit(1)).alias("keys"), *sums).first()
         first = calls.orderBy(*keys).limit(MOST_PARTS).collect() if keys else []
     finally:
         calls.unpersist()
     assert row is not None
-    come = [f"{counted(row[name], 'row')} {name}" for name in counts if row[name]]
+    come = [f"{counted(row[name], 'row')} {words_of(name)}" for name in (TAKEN_BACK, ADDED_ROWS) if row[name]]
     of_keys = f", of {counted(row['keys'], 'key')}" if keys else ""
     return Effect(
         keyed.name,
         f"the function would be called for {' and '.join(come)}{of_keys}",
-        {"keys": row["keys"], "calls": sum(row[name] for name in counts)},
+        {"keys": row["keys"], "calls": row[TAKEN_BACK] + row[ADDED_ROWS]},
         tuple(each.asDict() for each in first),
         row["keys"] - len(first) if keys else 0,
     )

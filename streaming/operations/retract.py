@@ -251,7 +251,7 @@ def _effects(spark: SparkSession, lake: Lake, operator: Operator, coming: Coming
         told = runtime_of(operator, lake).effects(spark, coming)
     except (StreamingError, PySparkException) as error:
         return (), str(error).strip().splitlines()[0]
-    return (told, "") if told is not None else ((), f"a {operator.kind_name} does not tell before it has followed them")
+    return (told, "") if told is not None else ((), "its kind does not tell what rows to come would change")
 
 
 def _followers(pipeline: Pipeline, stream: Stream) -> Iterator[Follower]:

@@ -39,7 +39,20 @@ if TYPE_CHECKING:
         declaration_properties,
         has_published,
     )
-    from streaming.operators.effects import MOST_PARTS, ChangedWindow, Coming, Effect, at_batch
+    from streaming.operators.effects import (
+        ADDED_ROWS,
+        FROM,
+        MOST_PARTS,
+        TAKEN_BACK,
+        UNTIL,
+        ChangedWindow,
+        Coming,
+        Effect,
+        at_batch,
+        counted_by_sign,
+        effect_of_rows,
+        words_of,
+    )
     from streaming.operators.progress import (
         FORGOTTEN,
         GENERATION,

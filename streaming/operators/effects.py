@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import BATCH, DAY, SIGN, counted
@@ -17,6 +17,8 @@ from streaming.lake import Lake
 from streaming.log import read_log, valid
 from streaming.tables import delta
 
+TAKEN_BACK, ADDED_ROWS, FROM, UNTIL = "_taken_back", "_added", "_from", "_until"
+"""Columns of the parts of an effect, beside those of a key: how many are taken back and added; from when until when."""
 MOST_PARTS = 20
 """The parts of an effect that are named, such as its first keys; the numbers are of all."""
 
@@ -74,9 +76,9 @@ class Effect:
 
     `numbers` are by what they count: `taken_back` and `added` results, `keys`, `sessions`, `windows`, rows that the
     function is called for (`calls`), results that are `standing` now where it is open how many of them change. `parts`
-    tell where, by day or by key, the first of them, and `more` how many there are besides; of an operator over windows
-    `windows` do, all of them. `due` are the days that would wait for a correction, since first results of them are
-    published or about to be; None where nothing ever waits for one.
+    tell where, by `_day` or by key, the first of them, and `more` how many there are besides; of an operator over
+    windows `windows` do, all of them. `due` are the days that would wait for a correction, since first results of them
+    are published or about to be; None where nothing ever waits for one.
     """
 
     table: str
@@ -87,19 +89,29 @@ class Effect:
     windows: tuple[ChangedWindow, ...] | None = None
     due: tuple[date, ...] | None = None
 
-    @classmethod
-    def of_signed(cls, operator: Operator, suffix: str, noun: str, signed: DataFrame) -> Self:
-        """The effect of the `signed` rows that a table of rows would get, each called `noun`, by day."""
-        of = {"taken back": F.count_if(F.col(SIGN) < 0), "added": F.count_if(F.col(SIGN) > 0)}
-        days = signed.groupBy(DAY).agg(*(count.alias(name) for name, count in of.items())).orderBy(DAY).collect()
-        sums = {name: sum(row[name] for row in days) for name in of}
-        told = [name for name, number in sums.items() if number] or ["taken back"]
-        return cls(
-            operator.table_name(suffix),
-            " and ".join(f"{counted(sums[name], noun)} would be {name}" for name in told),
-            {name.replace(" ", "_"): number for name, number in sums.items()},
-            tuple({"day": row[DAY], **{name: row[name] for name in told}} for row in days),
-        )
+
+def effect_of_rows(operator: Operator, suffix: str, noun: str, signed: DataFrame) -> Effect:
+    """The effect of the `signed` rows that a table of rows, each called `noun`, would get, by day."""
+    days = signed.groupBy(DAY).agg(*counted_by_sign()).orderBy(DAY).collect()
+    sums = {name: sum(row[name] for row in days) for name in (TAKEN_BACK, ADDED_ROWS)}
+    told = [name for name, number in sums.items() if number] or [TAKEN_BACK]
+    return Effect(
+        operator.table_name(suffix),
+        " and ".join(f"{counted(sums[name], noun)} would be {words_of(name)}" for name in told),
+        {"taken_back": sums[TAKEN_BACK], "added": sums[ADDED_ROWS]},
+        tuple({DAY: row[DAY], **{name: row[name] for name in told}} for row in days),
+    )
+
+
+def counted_by_sign() -> tuple[Column, Column]:
+    """The number of signed rows that are taken back, and of those that are added, as aggregates."""
+    sign = F.col(SIGN)
+    return F.count_if(sign < 0).alias(TAKEN_BACK), F.count_if(sign > 0).alias(ADDED_ROWS)
+
+
+def words_of(name: str) -> str:
+    """A column of `parts` as people read it: one with a name of the platform's own, or one of a key."""
+    return name.removeprefix("_").replace("_", " ") if name.startswith("_") else name
 
 
 def at_batch(rows: DataFrame, batch: int, watermark: datetime | None) -> DataFrame:

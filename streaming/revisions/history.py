@@ -46,7 +46,9 @@ from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, m
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
 from streaming.operators import (
+    ADDED_ROWS,
     MOST_PARTS,
+    TAKEN_BACK,
     Batches,
     Coming,
     Effect,
@@ -85,6 +87,7 @@ from streaming.revisions.steps import (
 from streaming.sources import UnitTable
 from streaming.tables import delta, storage
 
+_COUNTS = (TAKEN_BACK, ADDED_ROWS)
 FORGOTTEN = "forgotten"
 """The name of what a history has forgotten, and the number of its table that counts it."""
 
@@ -436,21 +439,24 @@ def _effect_on_intervals(history: History, coming: Coming, keys: DataFrame) -> E
     ]
     differ = signed[0].toDF(*names, "_values", "_sign").unionAll(signed[1].toDF(*names, "_values", "_sign"))
     differ = differ.groupBy(*(f"`{name}`" for name in (*names, "_values"))).agg(F.sum("_sign").alias("_sum"))
-    counts = {"taken_back": F.sum(F.greatest(-F.col("_sum"), F.lit(0))), "added": F.sum(F.greatest("_sum", F.lit(0)))}
+    sums = (F.sum(F.greatest(-F.col("_sum"), F.lit(0))), F.sum(F.greatest("_sum", F.lit(0))))
     by_key = differ.where("_sum <> 0").groupBy(*(f"`{name}`" for name in names))
-    changed = by_key.agg(*(count.alias(name) for name, count in counts.items())).persist()
+    changed = by_key.agg(sums[0].alias(TAKEN_BACK), sums[1].alias(ADDED_ROWS)).persist()
     try:
-        row = changed.agg(F.count(F.lit(1)).alias("keys"), *(F.sum(name).alias(name) for name in counts)).first()
+        row = changed.agg(F.count(F.lit(1)).alias("keys"), *(F.sum(name).alias(name) for name in _COUNTS)).first()
         first = changed.orderBy(*(f"`{name}`" for name in names)).limit(MOST_PARTS).collect()
     finally:
         changed.unpersist()
     assert row is not None
-    numbers = {name: row[name] or 0 for name in ("keys", *counts)}
-    added = f", and {numbers['added']:,} added" if numbers["added"] else ""
-    of_keys = f"{counted(numbers['taken_back'], 'interval')} of {counted(numbers['keys'], 'key')}"
-    words = {"taken_back": "taken back", "added": "added"}
-    parts = tuple({words.get(name, name): value for name, value in each.asDict().items()} for each in first)
-    return Effect(history.name, f"{of_keys} would be taken back{added}", numbers, parts, numbers["keys"] - len(parts))
+    gone, come = (row[name] or 0 for name in _COUNTS)
+    added = f", and {come:,} added" if come else ""
+    return Effect(
+        history.name,
+        f"{counted(gone, 'interval')} of {counted(row['keys'], 'key')} would be taken back{added}",
+        {"keys": row["keys"], "taken_back": gone, "added": come},
+        tuple(each.asDict() for each in first),
+        row["keys"] - len(first),
+    )
 
 
 def _effect_on_keys(history: History, keys: DataFrame, stands: DataFrame) -> Effect:

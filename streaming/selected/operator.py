@@ -51,6 +51,7 @@ from streaming.operators import (
     can_be_compared,
     check_followed,
     create_table,
+    effect_of_rows,
     filter_counts,
     identity_in,
     net,
@@ -394,7 +395,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         frame = select_all(selected, rows)
         schemas = table_schemas(selected, columns_by_output(selected, frame))
         signed = {to: _handed_on(selected, to, frame, schemas[to]) for to in outputs_of(selected)}
-        return tuple(Effect.of_signed(selected, to, selected.result_name, rows) for to, rows in signed.items())
+        return tuple(effect_of_rows(selected, to, selected.result_name, rows) for to, rows in signed.items())
 
     def read(self, suffix: str, spark: SparkSession) -> DataFrame:
         """The rows of an output, in the order of the log.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import (
@@ -20,7 +21,6 @@ from streaming import (
     Joined,
     Json,
     JsonLines,
-    Key,
     Keyed,
     Lake,
     Pipeline,
@@ -32,13 +32,14 @@ from streaming import (
     Windowed,
     agg,
 )
+from streaming.changes import publish
 from streaming.declare.operator import Operator
 from streaming.operations import RowChoice, preview_retraction, retract
-from streaming.operations.retract import RetractionPreview
 from streaming.operators.effects import Effect
 from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import run
+from tests.support.tally import Tally
 from tidemark.testing import correct, land_all
 
 DAY = 86_400
@@ -66,18 +67,17 @@ CLICKS = replace(
 )
 
 
-def on_order(key: Key, row: Any) -> None:
+def on_order(key: Any, row: Any) -> None:
     key.path = " ".join(filter(None, (key.path, row.id)))
     key.emit(path=key.path)
 
 
-def on_change(key: Key, row: Any) -> None:
+def on_change(key: Any, row: Any) -> None:
     key.orders = (key.orders or 0) + key.change
     key.emit(id=row.id, change=key.change, orders=key.orders)
 
 
-LARGE = Selected("large", ORDERS, select=("id", "amount"), where="amount >= 10")
-TAGS = Selected("tags", ORDERS, select={"id": "id", "tag": "tag"}, explode={"tag": "tags"})
+LARGE = Selected("large", ORDERS, select={"id": "id", "tag": "tag"}, where="amount >= 10", explode={"tag": "tags"})
 SEEN = Joined(
     "seen",
     left=CLICKS,
@@ -98,12 +98,15 @@ COUNTS = Keyed(
     retractions=True,
 )
 VERSIONS = History("versions", of=ORDERS)
-NEWEST = History("newest", of=ORDERS, kind=1)
 REVENUE = View(
     "revenue", sql="select country, sum(amount) paid from orders group by country", of=(ORDERS,), key=("country",)
 )
 TOTAL = View("total", sql="select sum(amount) paid from orders", of=(ORDERS,), key=())
-RICH = View("rich", sql="select country from revenue where paid > 100", of=(REVENUE,), key=("country",))
+SHOP = Pipeline(
+    name="shop",
+    streams=(ORDERS, CLICKS),
+    operators=(LARGE, SEEN, MINUTES, PATHS, COUNTS, VERSIONS, REVENUE, TOTAL),
+)
 BY_MINUTE = Stream(
     name="by_minute",
     source=Table(MINUTES, what="current"),
@@ -112,81 +115,73 @@ BY_MINUTE = Stream(
     clock=BoundedOutOfOrderness("0 seconds"),
 )
 HOURS = Windowed("hours", BY_MINUTE, Tumbling("1 hour"), {"paid": agg.sum("paid")})
-OPERATORS = (LARGE, TAGS, SEEN, MINUTES, PATHS, COUNTS, VERSIONS, NEWEST, REVENUE, TOTAL, RICH)
-TOLD = Delivery("told", HOURS, JsonLines("out"), what="current")
-SHOP = Pipeline(name="shop", streams=(ORDERS, CLICKS), operators=OPERATORS)
-CHAIN = Pipeline(BY_MINUTE, (HOURS,))
+RICH = View("rich", sql="select country from revenue where paid > 100", of=(REVENUE,), key=("country",))
 
 
 def order(
-    id: str, version: int, seconds: float, customer: str, country: str, amount: int, tags: tuple[str, ...] = ()
+    id: str, version: int, seconds: float, customer: str, country: str, amount: int, *tags: str
 ) -> dict[str, Any]:
     return {
         **{"id": id, "version": version, "at": at(seconds).isoformat(), "customer": customer, "country": country},
-        **{"amount": amount, "tags": list(tags), "gone": False},
+        **{"amount": amount, "tags": tags, "gone": False},
     }
-
-
-def follow(spark: SparkSession, lake: Lake) -> None:
-    run(spark, lake, SHOP)
-    for operator in (MINUTES, PATHS):
-        correct(spark, lake, operator, lambda: NOW)
 
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """
-    day 1   00:05  a v1 10 of ann, then v2 12 and v3 14; 00:20 b of ann; 00:25 c of bob; 00:58 z of ann
-            00:10  click x of ann, 00:30 click y of bob
-    day 2   00:05  d of ann, 100
-    day 3   the clock passes all of it
+    day 1   00:05  a v1 10 of ann in de, then v2 12
+            00:10  click x of ann; 00:30 click y of bob
+            00:20  b of ann in de, 3
+            00:25  c of bob in fr, 5
+            00:58  z of ann in it, 30
+    day 2   00:05  d of ann in it, 100
+    day 3   the clock has passed all of it
     """
     filled = Lake(str(tmp_path_factory.mktemp("previews") / "lake"))
     clicks = [("x", 10, "ann"), ("y", 30, "bob"), ("end", 2 * DAY, "eve")]
-    land_all(
-        filled,
-        CLICKS,
-        [{"click": click, "at": at(seconds).isoformat(), "visitor": of} for click, seconds, of in clicks],
-    )
+    told = [{"click": click, "at": at(seconds).isoformat(), "visitor": of} for click, seconds, of in clicks]
+    land_all(filled, CLICKS, told)
     land_all(
         filled,
         ORDERS,
-        [order("a", 1, 5, "ann", "de", 10, ("new", "gift")), order("c", 1, 25, "bob", "fr", 5, ("new",))],
-        [order("a", 2, 5, "ann", "de", 12, ("gift", "big")), order("b", 1, 20, "ann", "de", 3)],
-        [order("z", 1, 58, "ann", "it", 30), order("d", 1, DAY + 5, "ann", "it", 100, ("big",))],
+        [order("a", 1, 5, "ann", "de", 10, "new", "gift"), order("c", 1, 25, "bob", "fr", 5, "new")],
+        [order("a", 2, 5, "ann", "de", 12, "gift", "big"), order("b", 1, 20, "ann", "de", 3)],
+        [order("z", 1, 58, "ann", "it", 30), order("d", 1, DAY + 5, "ann", "it", 100, "big")],
         [order("end", 1, 2 * DAY, "eve", "fr", 1)],
     )
-    follow(spark, filled)
+    settle(spark, filled)
     return filled
 
 
-@dataclass(frozen=True)
-class Happened:
-    """The results of an operator that are there no more, and those that are there now, as tuples of some columns."""
-
-    gone: Counter[Any]
-    new: Counter[Any]
-
-
-def current(spark: SparkSession, lake: Lake, operator: Operator, *columns: str) -> Counter[Any]:
-    rows = runtime_of(operator, lake).readable["current"](spark).selectExpr(*columns).collect()
-    return Counter(tuple(row) for row in rows)
+def settle(spark: SparkSession, lake: Lake) -> None:
+    """Let everything follow: steps, then corrections, then what is current of these."""
+    run(spark, lake, SHOP)
+    for operator in (MINUTES, PATHS):
+        if correct(spark, lake, operator, lambda: NOW):
+            publish(spark, lake, operator)
 
 
 COLUMNS: Mapping[Operator, tuple[str, ...]] = {
-    LARGE: ("_day", "id", "amount"),
-    TAGS: ("_day", "id", "tag"),
+    LARGE: ("_day", "id", "tag"),
     SEEN: ("_day", "click", "id"),
     MINUTES: ("country", "window_start", "paid"),
     VERSIONS: ("id", "amount", "valid_from", "valid_to"),
-    NEWEST: ("id", "amount", "valid_from"),
     REVENUE: ("country", "paid"),
     TOTAL: ("paid",),
 }
+Look = Mapping[Operator, Counter[tuple[Any, ...]]]
 
 
-def looks(spark: SparkSession, lake: Lake) -> dict[Operator, Counter[Any]]:
-    return {operator: current(spark, lake, operator, *columns) for operator, columns in COLUMNS.items()}
+def stored(uri: str, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows of a table as they lie there."""
+    return [tuple(row.values()) for row in DeltaTable(uri).to_pyarrow_table(columns=list(columns)).to_pylist()]
+
+
+def look(lake: Lake) -> Look:
+    """What is current of each operator, and all that the function with retractions has given."""
+    current = {each: Counter(stored(lake.table(each, "current"), *columns)) for each, columns in COLUMNS.items()}
+    return {**current, COUNTS: Counter(stored(lake.table(COUNTS), "customer", "id", "change", "orders", "_written_at"))}
 
 
 def files(lake: Lake) -> dict[str, tuple[int, int]]:
@@ -194,60 +189,111 @@ def files(lake: Lake) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in there}
 
 
-def by_table(preview: RetractionPreview) -> dict[str, Effect]:
+def previewed(spark: SparkSession, lake: Lake, chosen: RowChoice) -> dict[str, Effect]:
+    """The effects that are announced, by table; the lake is as before."""
+    before = files(lake)
+    preview = preview_retraction(spark, lake, SHOP, ORDERS, chosen)
+    assert files(lake) == before
     assert preview.unknown == {}
     return {each.table: each for each in preview.effects}
 
 
-def check_announced(
-    spark: SparkSession, lake: Lake, chosen: RowChoice, batch: Callable[[], int | None]
-) -> RetractionPreview:
-    """Preview, do it, let everything follow, and hold what was announced against what has happened."""
-    before, stored = looks(spark, lake), files(lake)
-    preview = preview_retraction(spark, lake, SHOP, ORDERS, chosen)
-    assert files(lake) == stored, "a preview writes nothing"
-    effects = by_table(preview)
-    calls = runtime_of(COUNTS, lake).readable["current"](spark).count()
+def done(spark: SparkSession, lake: Lake, chosen: RowChoice) -> int:
+    taken = retract(spark, lake, SHOP, ORDERS, chosen, "a test", "ada", lambda: NOW)
+    assert taken is not None
+    return taken.id
 
-    done = retract(spark, lake, SHOP, ORDERS, chosen, "a test", "ada", lambda: NOW)
-    assert done is not None and done.rows == preview.rows
+
+def check(effects: Mapping[str, Effect], lake: Lake, before: Look, batch: int) -> None:
+    """Hold what was announced against what has happened since."""
+    after = look(lake)
+    gone, new = ({each: (a[each] - b[each]) for each in before} for a, b in ((before, after), (after, before)))
+    for each in (LARGE, SEEN, VERSIONS):
+        numbers = effects[each.name].numbers
+        assert (numbers["taken_back"], numbers["added"]) == (gone[each].total(), new[each].total()), each.name
+    for each in (LARGE, SEEN):
+        days = {part["_day"]: part.get("_taken_back", 0) + part.get("_added", 0) for part in effects[each.name].parts}
+        assert days == Counter(row[0] for row in (gone[each] + new[each]).elements()), each.name
+    changed = {each: sorted({row[0] for row in gone[each] + new[each]}) for each in (VERSIONS, REVENUE, TOTAL)}
+    assert [part["id"] for part in effects["versions"].parts] == changed[VERSIONS]
+    assert [part["country"] for part in effects["revenue"].parts] == changed[REVENUE]
+    assert effects["revenue"].numbers == {"keys": len(changed[REVENUE]), "standing": before[REVENUE].total()}
+    assert effects["total"].numbers == {"standing": 1} and len(changed[TOTAL]) == 2
+    windows = effects["minutes"].windows or ()
+    assert {(*each.key, each.start) for each in windows} == {row[:2] for row in gone[MINUTES] + new[MINUTES]}
+    hulls = stored(lake.corrections(PATHS), "customer", "_session_start", "_through_batch")
+    assert {(part["customer"], part["_from"], batch) for part in effects["paths"].parts} == {
+        row for row in hulls if row[2] == batch
+    }
+    assert effects["counts"].numbers["calls"] == new[COUNTS].total()
+
+
+def test_what_a_preview_announces_of_each_kind_of_operator_happens(spark: SparkSession, lake: Lake) -> None:
+    chosen, before = RowChoice("customer = 'ann' and country = 'de' or id = 'd'"), look(lake)
+    effects = previewed(spark, lake, chosen)
+    first, second = T0.date(), T0.date() + timedelta(days=1)
+    assert {name: effect.summary for name, effect in effects.items()} == {
+        "large": "3 rows would be taken back",
+        "seen": "2 pairs would be taken back",
+        "minutes": "2 windows would change",
+        "paths": "2 stretches of activity of 1 key would be computed anew",
+        "counts": "the function would be called for 3 rows taken back, of 1 key",
+        "versions": "3 intervals of 3 keys would be taken back",
+        "revenue": "2 keys would be computed anew, of 3 rows that the view has now",
+        "total": "all would be computed anew, which is 1 row now",
+    }
+    assert effects["large"].parts == ({"_day": first, "_taken_back": 2}, {"_day": second, "_taken_back": 1})
+    assert {name: effects[name].due for name in ("minutes", "paths", "large")} == {
+        "minutes": (first, second),
+        "paths": (first, second),
+        "large": None,
+    }
+    batch = done(spark, lake, chosen)
     run(spark, lake, SHOP)
     for operator in (MINUTES, PATHS):
-        plan = [entry.day for entry in runtime_of(operator, lake).plan(spark)]
-        assert list(effects[operator.name].due or ()) == plan
-        correct(spark, lake, operator, lambda: NOW)
-    after = looks(spark, lake)
-    happened = {each: Happened(before[each] - after[each], after[each] - before[each]) for each in before}
+        assert effects[operator.name].due == tuple(each.day for each in runtime_of(operator, lake).plan(spark))
+    settle(spark, lake)
+    check(effects, lake, before, batch)
 
-    for operator in (LARGE, TAGS, SEEN, VERSIONS, NEWEST):
-        told, real = effects[operator.name].numbers, happened[operator]
-        assert (told["taken_back"], told["added"]) == (real.gone.total(), real.new.total()), operator.name
-    for operator in (LARGE, TAGS, SEEN):
-        days = Counter(row[0] for row in (happened[operator].gone + happened[operator].new).elements())
-        parts = effects[operator.name].parts
-        assert {part["day"]: part.get("taken back", 0) + part.get("added", 0) for part in parts} == days, operator.name
-    for operator in (VERSIONS, NEWEST):
-        ids = {row[0] for row in happened[operator].gone + happened[operator].new}
-        assert [part["id"] for part in effects[operator.name].parts] == sorted(ids)
-    windows = {(row[0], row[1]) for row in happened[MINUTES].gone + happened[MINUTES].new}
-    announced = effects["minutes"].windows or ()
-    assert {(each.key[0], each.start.replace(tzinfo=None)) for each in announced} == windows
-    countries = {row[0] for row in happened[REVENUE].gone + happened[REVENUE].new}
-    assert [part["country"] for part in effects["revenue"].parts] == sorted(countries)
-    assert effects["revenue"].numbers == {"keys": len(countries), "standing": before[REVENUE].total()}
-    assert effects["total"].numbers == {"standing": 1} and happened[TOTAL].new.total() == 1
-    hulls = runtime_of(PATHS, lake).readable["corrections"](spark).where(f"_through_batch = {done.id}")
-    corrected = {tuple(row) for row in hulls.select("customer", "_session_start").collect()}
-    paths = effects["paths"].parts
-    assert {(part["customer"], part["from"].replace(tzinfo=None)) for part in paths} == corrected
-    assert runtime_of(COUNTS, lake).readable["current"](spark).count() == calls + effects["counts"].numbers["calls"]
-    return preview
+    undo, before = RowChoice(undoes=batch), look(lake)
+    effects = previewed(spark, lake, undo)
+    assert effects["seen"].summary == "2 pairs would be added"
+    assert effects["counts"].summary == "the function would be called for 3 rows added, of 1 key"
+    batch = done(spark, lake, undo)
+    settle(spark, lake)
+    check(effects, lake, before, batch)
 
 
-def test_what_is_announced_happens_and_what_is_put_back_again(spark: SparkSession, lake: Lake) -> None:
-    preview = check_announced(spark, lake, RowChoice("customer = 'ann' and country = 'de' or id = 'd'"), lambda: None)
-    effects = by_table(preview)
-    days = (T0.date(), T0.date() + timedelta(days=1))
-    assert preview.rows == 3
-    assert effects["large"].parts == tuple({"day": day, "taken back": 1} for day in days)
-    print({name: (effect.summary, effect.parts, effect.due) for name, effect in effects.items()})
+def test_followers_of_what_would_change_are_named_at_any_depth(spark: SparkSession, lake: Lake) -> None:
+    told = Delivery("told", HOURS, JsonLines("out"), what="current")
+    of_first = Delivery("of_first", HOURS, JsonLines("out"), what="first")
+    pipeline = Pipeline(
+        name="shop",
+        streams=(ORDERS, BY_MINUTE),
+        operators=(MINUTES, REVENUE, RICH, HOURS),
+        deliveries=(told, of_first),
+    )
+    preview = preview_retraction(spark, lake, pipeline, ORDERS, RowChoice("id = 'c'"))
+    assert [each.table for each in preview.effects] == ["minutes", "revenue"]
+    assert [str(each) for each in preview.followers] == [
+        "stream by_minute of pipeline shop follows minutes",
+        "SQL view rich of pipeline shop follows revenue",
+        "delivery told of pipeline shop follows hours",
+    ]
+
+
+@dataclass(frozen=True)
+class SignedTally(Tally):
+    """An operator of a user's own that takes signed rows."""
+
+    refuses_changes = ""
+
+
+def test_an_operator_that_cannot_tell_is_named_and_others_are_told(spark: SparkSession, lake: Lake) -> None:
+    broken = replace(MINUTES, name="broken", aggregates={"share": agg.sum("100 div (amount - 5)")})
+    mine = SignedTally("mine", (ORDERS,))
+    pipeline = Pipeline(ORDERS, (broken, mine, REVENUE))
+    preview = preview_retraction(spark, lake, pipeline, ORDERS, RowChoice("id = 'z'"))
+    assert [each.table for each in preview.effects] == ["revenue"]
+    assert preview.unknown["mine"] == "its kind does not tell what rows to come would change"
+    assert "DIVIDE_BY_ZERO" in preview.unknown["broken"]

@@ -56,7 +56,7 @@ def status(
     def lags() -> Iterator[tuple[Pipeline, UpstreamLag]]:
         for pipeline in shown:
             for operator in pipeline.operators:
-                if operator.reads_current or any(stream.source.takes_back for stream in operator.reads):
+                if operator.follows_current:
                     # Most pipelines follow nothing, and status is there at once without it.
                     from streaming.operators import upstream_lags
 

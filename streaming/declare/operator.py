@@ -144,6 +144,11 @@ class Operator(ABC):
         return ()
 
     @property
+    def follows_current(self) -> bool:
+        """True if it, or a stream that it reads, follows what is current of others, whose corrections it waits for."""
+        return bool(self.reads_current) or any(stream.source.takes_back for stream in self.reads)
+
+    @property
     def current_with(self) -> tuple[Stream, ...]:
         """The streams with which what is current of it keeps up batch by batch; none where results wait for a clock."""
         return ()

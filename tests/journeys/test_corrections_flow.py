@@ -27,6 +27,7 @@ from streaming import (
     Stream,
     Table,
     Tumbling,
+    View,
     Windowed,
     WindowFunction,
     agg,
@@ -156,6 +157,11 @@ def test_the_gate_of_the_last_view_waits_for_a_correction_that_is_due_at_the_fir
     # What is due of another day holds nobody up.
     run(spark, lake, CHAIN[0], [order("NL", 5 * 86_400, 7)])
     assert due() == []
+
+
+def test_who_follows_what_is_current_can_be_asked_how_far_it_is_behind_also_without_a_stream_between() -> None:
+    best = View("best", sql="select max(revenue) best from by_minute", of=(by_minute,))
+    assert [each.follows_current for each in (by_minute, by_hour, by_day, best)] == [False, True, True, True]
 
 
 @pytest.mark.long

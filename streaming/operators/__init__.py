@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         at_batch,
         counted_by_sign,
         effect_of_rows,
+        said_by_sign,
         words_of,
     )
     from streaming.operators.progress import (

@@ -97,10 +97,16 @@ def effect_of_rows(operator: Operator, suffix: str, noun: str, signed: DataFrame
     told = [name for name, number in sums.items() if number] or [TAKEN_BACK]
     return Effect(
         operator.table_name(suffix),
-        " and ".join(f"{counted(sums[name], noun)} would be {words_of(name)}" for name in told),
+        said_by_sign(sums, noun),
         {"taken_back": sums[TAKEN_BACK], "added": sums[ADDED_ROWS]},
         tuple({DAY: row[DAY], **{name: row[name] for name in told}} for row in days),
     )
+
+
+def said_by_sign(sums: Mapping[str, int], noun: str) -> str:
+    """The words for how many things, each called `noun`, would be TAKEN_BACK, and how many ADDED_ROWS."""
+    said = [f"{counted(number, noun)} would be {words_of(name)}" for name, number in sums.items() if number]
+    return " and ".join(said) or f"no {noun} would be {words_of(TAKEN_BACK)}"
 
 
 def counted_by_sign() -> tuple[Column, Column]:

@@ -69,6 +69,7 @@ from streaming.operators import (
     net,
     require_table,
     runtime_of,
+    said_by_sign,
     versions_now,
 )
 from streaming.revisions.extracts import changes_as_revisions, extracts_as_revisions
@@ -448,12 +449,11 @@ def _effect_on_intervals(history: History, coming: Coming, keys: DataFrame) -> E
     finally:
         changed.unpersist()
     assert row is not None
-    gone, come = (row[name] or 0 for name in _COUNTS)
-    added = f", and {come:,} added" if come else ""
+    counts = {name: row[name] or 0 for name in _COUNTS}
     return Effect(
         history.name,
-        f"{counted(gone, 'interval')} of {counted(row['keys'], 'key')} would be taken back{added}",
-        {"keys": row["keys"], "taken_back": gone, "added": come},
+        f"{said_by_sign(counts, 'interval')}, of {counted(row['keys'], 'key')}",
+        {"keys": row["keys"], "taken_back": counts[TAKEN_BACK], "added": counts[ADDED_ROWS]},
         tuple(each.asDict() for each in first),
         row["keys"] - len(first),
     )

@@ -238,7 +238,7 @@ def test_what_a_preview_announces_of_each_kind_of_operator_happens(spark: SparkS
         "minutes": "2 windows would change",
         "paths": "2 stretches of activity of 1 key would be computed anew",
         "counts": "the function would be called for 3 rows taken back, of 1 key",
-        "versions": "3 intervals of 3 keys would be taken back",
+        "versions": "3 intervals would be taken back, of 3 keys",
         "revenue": "2 keys would be computed anew, of 3 rows that the view has now",
         "total": "all would be computed anew, which is 1 row now",
     }
@@ -255,10 +255,16 @@ def test_what_a_preview_announces_of_each_kind_of_operator_happens(spark: SparkS
     settle(spark, lake)
     check(effects, lake, before, batch)
 
-    undo, before = RowChoice(undoes=batch), look(lake)
+
+@pytest.mark.long
+def test_what_a_preview_announces_of_rows_that_are_put_back_happens(spark: SparkSession, lake: Lake) -> None:
+    taken = done(spark, lake, RowChoice("id in ('c', 'z')"))
+    settle(spark, lake)
+    undo, before = RowChoice(undoes=taken), look(lake)
     effects = previewed(spark, lake, undo)
     assert effects["seen"].summary == "2 pairs would be added"
-    assert effects["counts"].summary == "the function would be called for 3 rows added, of 1 key"
+    assert effects["counts"].summary == "the function would be called for 2 rows added, of 2 keys"
+    assert effects["versions"].summary == "2 intervals would be added, of 2 keys"
     batch = done(spark, lake, undo)
     settle(spark, lake)
     check(effects, lake, before, batch)
@@ -297,3 +303,16 @@ def test_an_operator_that_cannot_tell_is_named_and_others_are_told(spark: SparkS
     assert [each.table for each in preview.effects] == ["revenue"]
     assert preview.unknown["mine"] == "its kind does not tell what rows to come would change"
     assert "DIVIDE_BY_ZERO" in preview.unknown["broken"]
+
+
+@pytest.mark.long
+def test_of_a_history_that_forgets_the_keys_are_told_and_how_many_intervals_they_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    filled, stream = Lake(str(tmp_path / "lake")), replace(ORDERS, forget="30 days")
+    pipeline = Pipeline(stream, (replace(VERSIONS, of=stream),))
+    came = [order("a", 1, 5, "ann", "de", 10), order("b", 1, 5, "bob", "de", 1)]
+    run(spark, filled, pipeline, came, [order("a", 2, 7, "ann", "de", 12)])
+    (effect,) = preview_retraction(spark, filled, pipeline, stream, RowChoice("id = 'a'")).effects
+    assert effect.summary == "intervals of 1 key would be computed anew, of which there are 2 now"
+    assert (effect.numbers, effect.parts, effect.more) == ({"keys": 1, "standing": 2}, ({"id": "a"},), 0)

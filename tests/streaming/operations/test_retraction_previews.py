@@ -36,7 +36,6 @@ from streaming.changes import publish
 from streaming.declare.operator import Operator
 from streaming.operations import RowChoice, preview_retraction, retract
 from streaming.operators.effects import Effect
-from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import run
 from tests.support.tally import Tally
@@ -51,7 +50,7 @@ ORDERS = Stream(
         "gone boolean"
     ),
     event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
+    clock=BoundedOutOfOrderness("2 minutes", max_ahead="30 days"),
     key=("id",),
     sequence="version",
     deletes="gone",
@@ -146,20 +145,22 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         filled,
         ORDERS,
         [order("a", 1, 5, "ann", "de", 10, "new", "gift"), order("c", 1, 25, "bob", "fr", 5, "new")],
-        [order("a", 2, 5, "ann", "de", 12, "gift", "big"), order("b", 1, 20, "ann", "de", 3)],
-        [order("z", 1, 58, "ann", "it", 30), order("d", 1, DAY + 5, "ann", "it", 100, "big")],
-        [order("end", 1, 2 * DAY, "eve", "fr", 1)],
+        [
+            *(order("a", 2, 5, "ann", "de", 12, "gift", "big"), order("b", 1, 20, "ann", "de", 3)),
+            *(order("z", 1, 58, "ann", "it", 30), order("d", 1, DAY + 5, "ann", "it", 100, "big")),
+            order("end", 1, 2 * DAY, "eve", "fr", 1),
+        ],
     )
-    settle(spark, filled)
+    run(spark, filled, SHOP)
     return filled
 
 
-def settle(spark: SparkSession, lake: Lake) -> None:
-    """Let everything follow: steps, then corrections, then what is current of these."""
+def settle(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
+    """Let everything follow: steps, then corrections, then what is current of these; the days that were corrected."""
     run(spark, lake, SHOP)
-    for operator in (MINUTES, PATHS):
-        if correct(spark, lake, operator, lambda: NOW):
-            publish(spark, lake, operator)
+    days = {each.name: correct(spark, lake, each, lambda: NOW) for each in (MINUTES, PATHS)}
+    publish(spark, lake, MINUTES)
+    return days
 
 
 COLUMNS: Mapping[Operator, tuple[str, ...]] = {
@@ -179,9 +180,13 @@ def stored(uri: str, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def look(lake: Lake) -> Look:
-    """What is current of each operator, and all that the function with retractions has given."""
-    current = {each: Counter(stored(lake.table(each, "current"), *columns)) for each, columns in COLUMNS.items()}
-    return {**current, COUNTS: Counter(stored(lake.table(COUNTS), "customer", "id", "change", "orders", "_written_at"))}
+    """What is current of each operator, all that one function has given, and what was corrected of the other one."""
+    look = {each: Counter(stored(lake.table(each, "current"), *columns)) for each, columns in COLUMNS.items()}
+    look[COUNTS] = Counter(stored(lake.table(COUNTS), "customer", "id", "change", "orders", "_written_at"))
+    corrections = lake.corrections(PATHS)
+    is_there = DeltaTable.is_deltatable(corrections)
+    hulls = stored(corrections, "customer", "_session_start", "_late_rows") if is_there else ()
+    return {**look, PATHS: Counter(hulls)}
 
 
 def files(lake: Lake) -> dict[str, tuple[int, int]]:
@@ -204,9 +209,10 @@ def done(spark: SparkSession, lake: Lake, chosen: RowChoice) -> int:
     return taken.id
 
 
-def check(effects: Mapping[str, Effect], lake: Lake, before: Look, batch: int) -> None:
+def check(effects: Mapping[str, Effect], before: Look, corrected: Mapping[str, list[str]], after: Look) -> None:
     """Hold what was announced against what has happened since."""
-    after = look(lake)
+    for name, dates in corrected.items():
+        assert [day.isoformat() for day in effects[name].due or ()] == dates
     gone, new = ({each: (a[each] - b[each]) for each in before} for a, b in ((before, after), (after, before)))
     for each in (LARGE, SEEN, VERSIONS):
         numbers = effects[each.name].numbers
@@ -221,10 +227,9 @@ def check(effects: Mapping[str, Effect], lake: Lake, before: Look, batch: int) -
     assert effects["total"].numbers == {"standing": 1} and len(changed[TOTAL]) == 2
     windows = effects["minutes"].windows or ()
     assert {(*each.key, each.start) for each in windows} == {row[:2] for row in gone[MINUTES] + new[MINUTES]}
-    hulls = stored(lake.corrections(PATHS), "customer", "_session_start", "_through_batch")
-    assert {(part["customer"], part["_from"], batch) for part in effects["paths"].parts} == {
-        row for row in hulls if row[2] == batch
-    }
+    # A day is corrected as a whole; of these stretches of activity a row has come late since.
+    hulls = {row[:2] for row in new[PATHS]}
+    assert {(part["customer"], part["_from"]) for part in effects["paths"].parts} == hulls
     assert effects["counts"].numbers["calls"] == new[COUNTS].total()
 
 
@@ -248,12 +253,8 @@ def test_what_a_preview_announces_of_each_kind_of_operator_happens(spark: SparkS
         "paths": (first, second),
         "large": None,
     }
-    batch = done(spark, lake, chosen)
-    run(spark, lake, SHOP)
-    for operator in (MINUTES, PATHS):
-        assert effects[operator.name].due == tuple(each.day for each in runtime_of(operator, lake).plan(spark))
-    settle(spark, lake)
-    check(effects, lake, before, batch)
+    done(spark, lake, chosen)
+    check(effects, before, settle(spark, lake), look(lake))
 
 
 @pytest.mark.long
@@ -265,9 +266,8 @@ def test_what_a_preview_announces_of_rows_that_are_put_back_happens(spark: Spark
     assert effects["seen"].summary == "2 pairs would be added"
     assert effects["counts"].summary == "the function would be called for 2 rows added, of 2 keys"
     assert effects["versions"].summary == "2 intervals would be added, of 2 keys"
-    batch = done(spark, lake, undo)
-    settle(spark, lake)
-    check(effects, lake, before, batch)
+    done(spark, lake, undo)
+    check(effects, before, settle(spark, lake), look(lake))
 
 
 def test_followers_of_what_would_change_are_named_at_any_depth(spark: SparkSession, lake: Lake) -> None:

@@ -196,7 +196,9 @@ class StoredState:
             if name not in rows.column_names:
                 # The file is older than the column.
                 rows = rows.append_column(name, pa.nulls(len(rows), self.schema.field(name).type))
-        rows = rows.select(self.schema.names).cast(self.schema)
+        rows = rows.select(self.schema.names)
+        if rows.schema != self.schema:
+            rows = rows.cast(self.schema)
         of_bucket = self.buckets.of(rows.column(HASH).to_numpy()) == bucket
         # After a change of their number, or where somebody has compacted the table, a file has several buckets.
         return rows if of_bucket.all() else rows.filter(pa.array(of_bucket))

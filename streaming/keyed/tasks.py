@@ -342,8 +342,7 @@ class BucketFile:
     def __init__(self, bucket: int, uri: str, schema: pa.Schema) -> None:
         self._bucket = bucket
         self._schema = schema
-        # The values of a hash hardly repeat, so a dictionary of them would be for nothing.
-        self._files = TaskFiles(uri, schema, (HASH, DUE), diverse=(HASH, DUE))
+        self._files = TaskFiles(uri, schema, (HASH, DUE), sampled=True)
         self._rows: list[tuple[Any, ...]] = []
         self._due = FOREVER
 

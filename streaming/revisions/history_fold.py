@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cmp_to_key
-from itertools import groupby
-from typing import Any
+from itertools import groupby, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -55,8 +55,7 @@ FEW_FILES = 8
 """The files that a bucket has at least before they become one: each step in which it has revisions adds one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A revision of a key, at a `place` among all rows of a bucket, with its time in microseconds since the epoch.
 
     `retracted` is as `RETRACTED_TIMES`; `unsent` are the columns of which the value did not come, and is that of the
@@ -80,8 +79,7 @@ class Known:
         return self.since < other.since or (self.since == other.since and is_less(self.sequence, other.sequence))
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """A row as it was from one instant until another, in microseconds since the epoch, or until now.
 
     Its values are those at a `place`, but for columns in `held`, which have those at places of their own, or null.
@@ -147,7 +145,7 @@ def insert(known: list[Known], new: Known) -> int | None:
         place -= 1
     is_there = bool(place) and not known[place - 1].precedes(new)
     if is_there and new.retracted > known[place - 1].retracted:
-        known[place - 1] = replace(new, ages_from=known[place - 1].ages_from)
+        known[place - 1] = new._replace(ages_from=known[place - 1].ages_from)
         return place - 1
     if is_there or new.retracted:
         return None
@@ -160,7 +158,7 @@ def _once_gone(known: Sequence[Known], new: Known, told_at: int) -> Known:
     last = max(known, key=lambda each: each.sequence, default=None)
     if last is None or not last.is_gone or new.since >= last.since:
         return new
-    return replace(new, since=max(told_at, last.since))
+    return new._replace(since=max(told_at, last.since))
 
 
 def in_order(known: Iterable[Known]) -> list[Known]:
@@ -182,14 +180,16 @@ def _compared(one: Known, other: Known) -> int:
 def intervals(known: Sequence[Known], is_same_row: Callable[[Interval, Interval], bool]) -> list[Interval]:
     """The intervals of a key by its revisions, which are in order; `is_same_row` says which two are one interval."""
     found: list[Interval] = []
-    for place, (revision, held) in enumerate(zip(known, _held(known), strict=True)):
+    has_own_values = not any(each.unsent for each in known)
+    all_held: Iterable[Mapping[str, int | None]] = repeat({}, len(known)) if has_own_values else _held(known)
+    for place, (revision, held) in enumerate(zip(known, all_held, strict=True)):
         ends = known[place + 1].since if place + 1 < len(known) else None
         if ends == revision.since or revision.is_gone:
             continue
         begins = revision.since if revision.begins is None else revision.begins
         one = Interval(revision.place, tuple(held.items()), begins, ends)
         if found and found[-1].ends == one.begins and is_same_row(found[-1], one):
-            one = replace(one, begins=found.pop().begins)
+            one = one._replace(begins=found.pop().begins)
         found.append(one)
     return found
 
@@ -238,7 +238,7 @@ def remembered(
     if place is None:
         return [Remembered(each) for each in known]
     base = known[place]
-    ended = intervals([*known[:place], replace(base, is_gone=True)], is_same_row)[-1:]
+    ended = intervals([*known[:place], base._replace(is_gone=True)], is_same_row)[-1:]
     begins = {each.place: each.begins for each in ended if each.ends == base.since}
     has_values_of_before = bool(base.unsent) or (base.is_gone and base.retracted > 0)
     earlier = [
@@ -257,6 +257,8 @@ class Signed:
 
     def tell(self, before: Sequence[Interval], after: Sequence[Interval], batch: int, *, is_late: bool) -> None:
         """Add what differs between the intervals of a key before and after a batch."""
+        if before == after:
+            return
         there, now = set(before), set(after)
         began = {each.begins for each in before}
         for each in before:
@@ -322,7 +324,8 @@ class _Writing(BucketWriter):
         if not accepted and number not in stored.visited:
             return
         self._put(rows, signed)
-        rows = _with_times(rows, SINCE, [each.since for each in known])
+        if self._of.of_extracts:
+            rows = _with_times(rows, SINCE, [each.since for each in known])
         if self._of.horizon is not None:
             rows = _with_times(rows, AGES_FROM, [each.ages_from for each in known])
         new = rows.take(pa.array(accepted, pa.int64()))
@@ -427,8 +430,11 @@ class _Writing(BucketWriter):
         return pa.table(columns, schema=rows.schema)
 
     def _told(self, known: Sequence[Known], is_same_row: Callable[[Interval, Interval], bool]) -> list[Interval]:
-        found = intervals(known, is_same_row)
-        return [each for each in found if each.ends is None] if self._of.is_newest_only else found
+        if not self._of.is_newest_only:
+            return intervals(known, is_same_row)
+        # Where each revision begins an interval, those before the newest one tell nothing of it but values.
+        newest = known[-1:] if self._of.track is None and not (known and known[-1].unsent) else known
+        return [each for each in intervals(newest, is_same_row) if each.ends is None]
 
     def _known(self, rows: pa.Table) -> list[Known]:
         since = rows[SINCE].cast(pa.int64()).to_pylist()
@@ -443,18 +449,18 @@ class _Writing(BucketWriter):
         known = [Known(*each) for each in told]
         if self._of.as_before:
             known = [
-                replace(each, unsent=self._unsent(frozenset(names))) if names else each
+                each._replace(unsent=self._unsent(frozenset(names))) if names else each
                 for each, names in zip(known, rows[self._of.as_before].to_pylist(), strict=True)
             ]
         if self._of.horizon is None:
             return known
         ages_from = rows[AGES_FROM].cast(pa.int64()).to_pylist()
-        aged = [replace(each, ages_from=from_) for each, from_ in zip(known, ages_from, strict=True)]
+        aged = [each._replace(ages_from=from_) for each, from_ in zip(known, ages_from, strict=True)]
         for place, text in enumerate(rows[STANDS_FOR].to_pylist()):
             if text is not None:
                 told = json.loads(text)
                 empty = frozenset(name for name, revision in told["values"].items() if revision is None)
-                aged[place] = replace(aged[place], begins=told["begins"], empty=empty)
+                aged[place] = aged[place]._replace(begins=told["begins"], empty=empty)
         return aged
 
     def _unsent(self, names: frozenset[str]) -> frozenset[str]:
@@ -487,7 +493,13 @@ class _Writing(BucketWriter):
             REASON: pa.array(reasons, pa.string()),
             BATCH: pa.array(batches, pa.int64()),
         }
-        self._write_rows(rows, told, lambda name: pa.array([each.place_of(name) for each in every], pa.int64()))
+        own = pa.array([each.place for each in every], pa.int64())
+        held = {name for each in every for name, _ in each.held}
+
+        def places_of(name: str) -> pa.Array:
+            return pa.array([each.place_of(name) for each in every], pa.int64()) if name in held else own
+
+        self._write_rows(rows, told, places_of)
 
     def _put_forgotten(self, rows: pa.Table, forgotten: Sequence[tuple[int, int]]) -> None:
         """Tell of revisions that are forgotten, as rows that neither add an interval nor take one back.

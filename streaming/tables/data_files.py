@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from streaming.base import DAY, F, T
+from streaming.base import DAY, F, T, pc
 from streaming.tables.bounds import file_statistics
 from streaming.tables.storage import files_of, make_folder, resolve
 
@@ -33,6 +33,9 @@ _GROUP_BYTES = 32 * 2**20
 _MOST_BYTES = 4 * _GROUP_BYTES
 """Bytes of rows of all days that a task keeps."""
 _MOST_OPEN = 50
+_SAMPLE = 2_048
+"""Rows by which columns are judged whose values hardly repeat: no more than this share of the values came before."""
+_REPEATED = 0.02
 
 _DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
 
@@ -107,8 +110,10 @@ class TaskFiles:
     twice, are in no table, and VACUUM takes them.
 
     `columns` are those of the table without the day; `statistics` names those whose bounds are kept, `diverse` those
-    whose values hardly repeat, so that no time goes into a dictionary of them. `dated`: rows without a day are in a
-    partition of their own. Few rows are kept in memory, and few files open: of very many days one may have several.
+    whose values hardly repeat, so that no time goes into a dictionary of them. `sampled`: which these are is seen in
+    some of the first rows of each file, and numbers that hardly repeat are not compressed either, as of files that are
+    read time and again. `dated`: rows without a day are in a partition of their own. Few rows are kept in memory, and
+    few files open: of very many days one may have several.
     """
 
     def __init__(
@@ -118,9 +123,11 @@ class TaskFiles:
         statistics: Sequence[str] = (),
         diverse: Sequence[str] = (),
         *,
+        sampled: bool = False,
         dated: bool = False,
     ) -> None:
         self._columns = columns
+        self._sampled = sampled
         self._dated = dated
         self._statistics = statistics
         self._with_dictionary: bool | list[str] = not diverse or [name for name in columns.names if name not in diverse]
@@ -160,13 +167,13 @@ class TaskFiles:
                 self._end(next(iter(self._open)))
             path = self._path(day)
             make_folder(self._storage, f"{self._table}/{path}".rpartition("/")[0])
+            named = {"use_dictionary": self._with_dictionary, "compression": "snappy"}
             writer = pq.ParquetWriter(
                 f"{self._table}/{path}",
                 self._columns,
                 filesystem=self._storage,
-                compression="snappy",
-                use_dictionary=self._with_dictionary,
                 write_page_index=True,
+                **(_encodings(rows) if self._sampled else named),
             )
             self._open[day] = path, writer
         self._open[day][1].write_table(rows, rows.num_rows)
@@ -187,6 +194,51 @@ class TaskFiles:
         undated = f"{DAY}={NO_DAY}/" if self._dated else ""
         partition = undated if day is None else f"{DAY}={day.isoformat()}/"
         return f"{self._folder}/{partition}rows-{uuid.uuid4().hex[:8]}.parquet"
+
+
+def _encodings(rows: pa.Table) -> dict[str, Any]:
+    """The columns of a Parquet file that have a dictionary, and the compression of each, by a sample of its rows.
+
+    A dictionary of values that hardly repeat has nearly all of them, and takes longest to write and to read. Numbers
+    that do not repeat hardly become less by compression.
+    """
+    leaves = {path: values for name in rows.column_names for path, values in _leaves(name, _sample_of(rows[name]))}
+    diverse = {path for path, values in leaves.items() if _hardly_repeats(values)}
+    return {
+        "use_dictionary": [path for path in leaves if path not in diverse],
+        "compression": {
+            path: "none" if path in diverse and _is_number(values.type) else "snappy" for path, values in leaves.items()
+        },
+    }
+
+
+def _sample_of(column: pa.ChunkedArray) -> pa.Array:
+    return column.slice(0, _SAMPLE).combine_chunks()
+
+
+def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The columns that Parquet makes of one, by their paths in a file, each with its values."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for field, of_field in zip(kind, values.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", of_field)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", values.keys)
+        yield from _leaves(f"{path}.key_value.value", values.items)
+    elif pa.types.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", values.flatten())
+    else:
+        yield path, values
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    """True for what is stored as numbers, as instants are, and decimals."""
+    return bool(pa.types.is_primitive(type_) or pa.types.is_decimal(type_))
+
+
+def _hardly_repeats(values: pa.Array) -> bool:
+    there = len(values) - values.null_count
+    return bool(there - pc.count_distinct(values).as_py() < _REPEATED * there)
 
 
 def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame | None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -185,7 +185,7 @@ class StoredState:
         """The bucket as it was before the step."""
         rows = [self._read(path, bucket) for path in self.files.get(bucket, ())]
         whole = pa.concat_tables(rows) if rows else self.schema.empty_table()
-        return OpenBucket(whole.combine_chunks(), self.keys)
+        return OpenBucket(whole.combine_chunks(), self.keys, tuple(map(len, rows)))
 
     def _read(self, path: str, bucket: int) -> pa.Table:
         files, table = storage.resolve(self.uri)
@@ -205,11 +205,15 @@ class StoredState:
 
 
 class OpenBucket:
-    """The state of the keys in one bucket, from which each is taken once at most."""
+    """The state of the keys in one bucket, from which each is taken once at most.
 
-    def __init__(self, rows: pa.Table, keys: int) -> None:
+    `of_files`: how many of the rows are of each file of the bucket, in their order.
+    """
+
+    def __init__(self, rows: pa.Table, keys: int, of_files: tuple[int, ...]) -> None:
         self._rows = rows
         self._keys = keys
+        self._of_files = of_files
         self._taken = np.zeros(len(rows), dtype=bool)
 
     @cached_property
@@ -229,6 +233,16 @@ class OpenBucket:
     def rows(self) -> pa.Table:
         """The rows as they are stored."""
         return self._rows
+
+    @property
+    def of_files(self) -> tuple[int, ...]:
+        """The number of rows that each file of the bucket has of it."""
+        return self._of_files
+
+    def rows_of(self, files: Collection[int]) -> pa.Table:
+        """The rows of some files of the bucket, by their places among these."""
+        begins = [0, *accumulate(self._of_files)]
+        return pa.concat_tables([self._rows.slice(begins[file], self._of_files[file]) for file in files])
 
     def find(self, hashes: _Hashes) -> dict[tuple[Any, ...], StoredKey]:
         """The keys with one of these hashes, by their values: few of a large bucket cost little."""

@@ -208,15 +208,16 @@ class Forgetting:
 
 @dataclass(frozen=True)
 class RevisionReport:
-    """The report of a task, or of several: the files of the changes and of what stands, and which buckets these are.
+    """The report of a task, or of several: the files of the changes and of what stands.
 
-    `stood`: the rows that stood before, of all keys if each bucket was visited. `forgotten_until`: the latest time of a
-    delete that is forgotten from now on, in microseconds since the epoch, None for none.
+    `replaced`: the paths of the files of what stood for which new ones stand. `stood`: the rows that stood before, of
+    all keys if each bucket was visited. `forgotten_until`: the latest time of a delete that is forgotten from now on,
+    in microseconds since the epoch, None for none.
     """
 
     changes: tuple[TaskFile, ...] = ()
     standing: tuple[TaskFile, ...] = ()
-    buckets: tuple[int, ...] = ()
+    replaced: tuple[str, ...] = ()
     counts: Counts = Counts()
     stood: int = 0
     forgotten_until: int | None = None
@@ -225,7 +226,7 @@ class RevisionReport:
         return RevisionReport(
             self.changes + other.changes,
             self.standing + other.standing,
-            self.buckets + other.buckets,
+            self.replaced + other.replaced,
             self.counts + other.counts,
             self.stood + other.stood,
             latest_of(self.forgotten_until, other.forgotten_until),
@@ -241,7 +242,7 @@ class RevisionReport:
         told = json.loads(text)
         changes, standing = (tuple(TaskFile(**file) for file in told[name]) for name in ("changes", "standing"))
         counts, until = Counts(**told["counts"]), told["forgotten_until"]
-        return cls(changes, standing, tuple(told["buckets"]), counts, told["stood"], until)
+        return cls(changes, standing, tuple(told["replaced"]), counts, told["stood"], until)
 
 
 def latest_of(*times: int | None) -> int | None:
@@ -352,7 +353,7 @@ class _Writing(BucketWriter):
         schema = of.standing.schema
         stored = self._remembered(as_stored(newest, schema, (HASH, SEQUENCE, *of.key), self._due_of(newest)))
         files = written_bucket(of.standing, number, bucket.untouched(), stored, self._gone(gone, schema))
-        self.report += RevisionReport(standing=files, buckets=(number,))
+        self.report += RevisionReport(standing=files, replaced=of.standing.files.get(number, ()))
 
     def _is_forgotten(self, came: pa.Table) -> list[bool]:
         """True for rows whose time is not after the latest delete that is forgotten, by their places."""

@@ -143,10 +143,11 @@ class HistorySteps:
                 {} if self._history.of.forget is None else {FORGOTTEN: report.counts.forgotten + _forgotten(own)}
             )
             rows = self._commit(own, report.changes, at, after, forgotten)
-        left = state.left_by(report.buckets)
-        replaced = [file.path for file in state.files if file not in left]
-        kept = self._commit(stored, report.standing, before, after, {BUCKETS: state.buckets.count}, replaced)
+        # A file of several buckets is replaced by each of them.
+        replaced = {*report.replaced}
+        kept = self._commit(stored, report.standing, before, after, {BUCKETS: state.buckets.count}, sorted(replaced))
         self._cleaner.after_step(stored.table_uri, now())
+        left = [file for file in state.files if file.path not in replaced]
         size = sum(file.size for file in left) + sum(file.size for file in report.standing)
         return Written(rows, kept + sum(file.rows for file in left), size)
 

@@ -52,7 +52,7 @@ revision each of its values came with that it had from one before it.
 """
 _IN_ORDER, _CLOSED, _LATE = "first", "update", "correction"
 FEW_FILES = 8
-"""The files that a bucket has at least before they become one: each step in which it has revisions adds one."""
+"""The files that a bucket has at least before some become one: each step in which it has revisions adds one."""
 
 
 class Known(NamedTuple):
@@ -270,6 +270,22 @@ class Signed:
                 self.rows.append((each, 1, _LATE if is_late else in_order, batch))
 
 
+def files_to_join(rows: Sequence[int], new: int) -> list[int]:
+    """The places of files with so many `rows` each that become one with so many `new` ones.
+
+    These are the smaller half, and in the order of their size those with fewer rows than two times what is smaller. So
+    a row is written anew a few times in all, and not each time when there are too many files.
+    """
+    in_order = sorted(range(len(rows)), key=rows.__getitem__)
+    joined, total = list[int](), new
+    for place in in_order:
+        if len(joined) >= len(rows) / 2 and rows[place] >= 2 * total:
+            break
+        joined.append(place)
+        total += rows[place]
+    return sorted(joined)
+
+
 @dataclass(frozen=True)
 class WriteHistory:
     """Fold the revisions of a partition; write intervals to the table at `uri`, and the revisions of their keys.
@@ -277,7 +293,7 @@ class WriteHistory:
     The rows of a partition are as those of `WriteRevisions`, and have `_since`. `track`: the columns of which another
     value begins an interval, None for each revision. `is_newest_only`: of each key nothing but the interval without an
     end. `of_extracts`: a row has `_told_at`, the time of its extract, and is there again by that. `as_before` and
-    `made_of` as there. A bucket has at least `few_files` before they become one. `horizon`: the age from which
+    `made_of` as there. A bucket has at least `few_files` before some become one. `horizon`: the age from which
     revisions are forgotten, None where none is.
     """
 
@@ -329,14 +345,24 @@ class _Writing(BucketWriter):
         if self._of.horizon is not None:
             rows = _with_times(rows, AGES_FROM, [each.ages_from for each in known])
         new = rows.take(pa.array(accepted, pa.int64()))
-        # Revisions stay as they are, so those that came are a file of their own. Not all buckets are put together in
-        # one step, which would take as long as many others.
+        # Revisions stay as they are, so those that came are a file of their own.
+        joined = self._joined(number, bucket.of_files, len(new))
+        if joined:
+            new = self._remembered(pa.concat_tables([bucket.rows_of(joined), new]))
+        paths = stored.files.get(number, ())
+        replaced = tuple(paths[place] for place in joined)
+        self.report += RevisionReport(standing=written_bucket(stored, number, None, new), replaced=replaced)
+
+    def _joined(self, number: int, of_files: Sequence[int], new: int) -> Sequence[int]:
+        """The places of the files of a bucket, with so many rows each, that become one with so many `new` rows."""
+        # Not those of all buckets are put together in one step, which would take as long as many others.
         most = self._of.few_files + number % self._of.few_files
-        if number in stored.visited or len(stored.files.get(number, ())) >= most:
-            file = written_bucket(stored, number, None, self._remembered(pa.concat_tables([bucket.rows, new])))
-            self.report += RevisionReport(standing=file, buckets=(number,))
-        else:
-            self.report += RevisionReport(standing=written_bucket(stored, number, None, new))
+        if number in self.stored.visited:
+            return range(len(of_files))
+        if len(of_files) < most:
+            return ()
+        # What is to be forgotten is seen by all rows of a key.
+        return range(len(of_files)) if self._of.horizon is not None else files_to_join(of_files, new)
 
     def _folded(
         self, rows: pa.Table, known: list[Known], stored: int, batches: Sequence[int], told_at: Sequence[int]

@@ -150,7 +150,6 @@ class Revising:
             report = RevisionReport(counts=Counts(refused=report.counts.revisions))
         if followed_by(changes) < batch.number:
             self._commit_changes(changes, batch, report)
-        left = state.left_by(report.buckets)
         delta.commit_files(
             uri,
             report.standing,
@@ -158,7 +157,7 @@ class Revising:
             says=self._stream.revised_by,
             numbers={**self._numbers(batch), BUCKETS: state.buckets.count, **_until(forgetting, report)},
             fence=lambda table: _fence(table, self._stream, batch.number),
-            replaces=[file.path for file in state.files if file not in left],
+            replaces=sorted({*report.replaced}),
         )
 
     def _forgetting(self, batch: Batch, standing: DeltaTable) -> Forgetting | None:

@@ -19,6 +19,7 @@ from streaming.keyed.state_table import Buckets
 from streaming.revisions.fold import CONCERNS, DELETES, REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
 from streaming.revisions.history_fold import (
     AGES_FROM,
+    FEW_FILES,
     GONE,
     SINCE,
     STANDS_FOR,
@@ -26,6 +27,7 @@ from streaming.revisions.history_fold import (
     Known,
     WriteHistory,
     base_of,
+    files_to_join,
     insert,
     intervals,
     remembered,
@@ -84,7 +86,9 @@ class Folded:
         ordered = sorted(rows, key=lambda row: (row[HASH], row["id"], row[BATCH]))
         (report,) = task(iter(pa.Table.from_pylist(ordered, CAME).to_batches()))
         done = RevisionReport.from_json(report[REPORT][0].as_py())
-        left = {number: files for number, files in self.files.items() if number not in done.buckets}
+        left = {
+            number: tuple(file for file in files if file not in done.replaced) for number, files in self.files.items()
+        }
         for file in done.standing:
             hashes = pq.read_table(self.folder / "state" / file.path, columns=[HASH])[HASH].to_numpy()
             (number,) = {*buckets.of(hashes).tolist()}
@@ -246,3 +250,16 @@ def test_what_takes_a_row_back_by_hand_is_as_old_as_that_so_that_what_was_forgot
     known = [Known(0, 1, 1, False, ages_from=1), Known(1, 2, 2, False, ages_from=2)]
     assert insert(known, Known(2, 2, 2, True, retracted=1, ages_from=90)) == 1
     assert base_of(known, 50) == 1 and known[1].is_gone
+
+
+@pytest.mark.parametrize("sizes", [[10] * 400, [10, 1] * 200, [1] * 399 + [5_000], [3_000, 1, 1, 40] * 100])
+def test_files_stay_few_and_a_row_is_written_a_few_times_whatever_steps_bring(sizes: list[int]) -> None:
+    files, most, written = [100_000], 0, 0
+    for size in sizes:
+        joined = files_to_join(files, size) if len(files) >= FEW_FILES else []
+        files, merged = [each for place, each in enumerate(files) if place not in joined], [files[n] for n in joined]
+        files.append(sum(merged) + size)
+        written += files[-1]
+        most = max(most, len(files))
+    assert most <= FEW_FILES and sum(files) == 100_000 + sum(sizes)
+    assert written <= 6 * sum(sizes)

@@ -408,8 +408,11 @@ class _LookAtHistory(LookAtSigned[History]):
     """Intervals, which a key tells apart, so that what was added and taken back is told as it is."""
 
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
-        rows = self._signed_since(before, most, ADDED)
-        return None if rows is None else rows.drop_columns([ADDED])
+        # A batch adds no interval that it takes back.
+        is_one_batch = self.seen(before).step == before.step + 1
+        rows = self._signed_since(before, most, ADDED, are_net=is_one_batch)
+        # Those that tell of a forgotten revision neither add an interval nor take one back.
+        return None if rows is None else rows.filter(pc.not_equal(rows[SIGN], 0)).drop_columns([ADDED])
 
 
 @look_at.register

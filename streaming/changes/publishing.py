@@ -385,8 +385,8 @@ class Publishing:
         others = (REASON, REVISION, DAY)
         key = [*self.operator.result_key] or [name for name in wanted.names if name not in others]
         taken_back = told.filter(pc.less(told[SIGN], 0))
-        if self._numbered and pc.count_distinct(told[REVISION]).as_py() == 1:
-            # A revision has an identity of all values once.
+        if pc.count_distinct(told[REVISION]).as_py() == 1:
+            # A revision adds an identity once at most, and takes it back once at most.
             standing, gone = told.filter(pc.greater(told[SIGN], 0)), taken_back.num_rows
         else:
             standing, gone = _outcome(told, key)

@@ -1,7 +1,8 @@
 """The process of which Spark's Python workers are forks; `spark.python.daemon.module` names this module.
 
 After each task Spark's own one has a worker look through all of its objects for garbage. Nearly all belong to modules,
-which stay: looking at them takes longer than what a small task computes (see FACTS.md, Costs).
+which stay: looking at them takes longer than what a small task computes (see FACTS.md, Costs). Spark ends a worker that
+had no work for a minute, and its own one then fails to answer and prints a trace; here it ends without a word.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ _modules_looked_at = 0
 
 
 def run_task(sock: socket.socket, authenticated: bool) -> int:
-    """Run a task, and leave out of later looks for garbage whatever it has imported; returns Spark's exit code."""
+    """Wait for a task and run it, and leave out of later looks for garbage whatever it has imported.
+
+    Returns Spark's exit code: 1 where no task comes any more.
+    """
     global _modules_looked_at
+    if not _has_more(sock):
+        return 1
     code = _run_task(sock, authenticated)
     if len(sys.modules) != _modules_looked_at:
         _modules_looked_at = len(sys.modules)
@@ -26,6 +32,14 @@ def run_task(sock: socket.socket, authenticated: bool) -> int:
         gc.collect()
         gc.freeze()
     return code
+
+
+def _has_more(sock: socket.socket) -> bool:
+    """Wait until there is something to be read, which stays there; False where the other side has gone."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

@@ -342,7 +342,7 @@ class BucketFile:
     def __init__(self, bucket: int, uri: str, schema: pa.Schema) -> None:
         self._bucket = bucket
         self._schema = schema
-        self._files = TaskFiles(uri, schema, (HASH, DUE), sampled=True)
+        self._files = TaskFiles(uri, schema, (HASH, DUE), diverse_numbers="none")
         self._rows: list[tuple[Any, ...]] = []
         self._due = FOREVER
 

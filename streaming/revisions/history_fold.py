@@ -317,7 +317,7 @@ class WriteHistory:
 
 class _Writing(BucketWriter):
     def __init__(self, of: WriteHistory) -> None:
-        super().__init__(of.stored, TaskFiles(of.uri, of.intervals, (BATCH,)))
+        super().__init__(of.stored, TaskFiles(of.uri, of.intervals, (BATCH,), diverse_numbers="zstd"))
         self._of = of
 
     def fold_bucket(self, number: int, came: pa.Table) -> None:

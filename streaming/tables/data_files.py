@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -34,8 +34,7 @@ _MOST_BYTES = 4 * _GROUP_BYTES
 """Bytes of rows of all days that a task keeps."""
 _MOST_OPEN = 50
 _SAMPLE = 2_048
-"""Rows by which columns are judged whose values hardly repeat: no more than this share of the values came before."""
-_REPEATED = 0.02
+"""Rows by which columns are judged whose values hardly repeat."""
 
 _DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
 
@@ -110,10 +109,10 @@ class TaskFiles:
     twice, are in no table, and VACUUM takes them.
 
     `columns` are those of the table without the day; `statistics` names those whose bounds are kept, `diverse` those
-    whose values hardly repeat, so that no time goes into a dictionary of them. `sampled`: which these are is seen in
-    some of the first rows of each file, and numbers that hardly repeat are not compressed either, as of files that are
-    read time and again. `dated`: rows without a day are in a partition of their own. Few rows are kept in memory, and
-    few files open: of very many days one may have several.
+    whose values hardly repeat, so that no time goes into a dictionary of them. With a form for `diverse_numbers` these
+    are not named but seen in some of the first rows of each file: `zstd` of files that many read, `none` of those that
+    one step reads after the other. `dated`: rows without a day are in a partition of their own. Few rows are kept in
+    memory, and few files open: of very many days one may have several.
     """
 
     def __init__(
@@ -123,11 +122,11 @@ class TaskFiles:
         statistics: Sequence[str] = (),
         diverse: Sequence[str] = (),
         *,
-        sampled: bool = False,
+        diverse_numbers: Literal["none", "zstd"] | None = None,
         dated: bool = False,
     ) -> None:
         self._columns = columns
-        self._sampled = sampled
+        self._diverse_numbers = diverse_numbers
         self._dated = dated
         self._statistics = statistics
         self._with_dictionary: bool | list[str] = not diverse or [name for name in columns.names if name not in diverse]
@@ -167,13 +166,15 @@ class TaskFiles:
                 self._end(next(iter(self._open)))
             path = self._path(day)
             make_folder(self._storage, f"{self._table}/{path}".rpartition("/")[0])
-            named = {"use_dictionary": self._with_dictionary, "compression": "snappy"}
+            form: dict[str, Any] = {"use_dictionary": self._with_dictionary, "compression": "snappy"}
+            if self._diverse_numbers is not None:
+                form = _form_by_sample(rows, self._diverse_numbers)
             writer = pq.ParquetWriter(
                 f"{self._table}/{path}",
                 self._columns,
                 filesystem=self._storage,
                 write_page_index=True,
-                **(_encodings(rows) if self._sampled else named),
+                **form,
             )
             self._open[day] = path, writer
         self._open[day][1].write_table(rows, rows.num_rows)
@@ -196,24 +197,23 @@ class TaskFiles:
         return f"{self._folder}/{partition}rows-{uuid.uuid4().hex[:8]}.parquet"
 
 
-def _encodings(rows: pa.Table) -> dict[str, Any]:
+def _form_by_sample(rows: pa.Table, diverse_numbers: str) -> dict[str, Any]:
     """The columns of a Parquet file that have a dictionary, and the compression of each, by a sample of its rows.
 
-    A dictionary of values that hardly repeat has nearly all of them, and takes longest to write and to read. Numbers
-    that do not repeat hardly become less by compression.
+    A dictionary of values that hardly repeat has nearly all of them, and takes longest to write and to read. Snappy
+    looks for what repeats, and finds nothing in such values.
     """
-    leaves = {path: values for name in rows.column_names for path, values in _leaves(name, _sample_of(rows[name]))}
-    diverse = {path for path, values in leaves.items() if _hardly_repeats(values)}
+    (sample,) = rows.slice(0, _SAMPLE).combine_chunks().to_batches()
+    leaves = {path: of_leaf for name in rows.column_names for path, of_leaf in _leaves(name, sample[name])}
+    diverse = {
+        path: diverse_numbers if _is_number(values.type) else "zstd"
+        for path, values in leaves.items()
+        if _hardly_repeats(values, len(rows))
+    }
     return {
         "use_dictionary": [path for path in leaves if path not in diverse],
-        "compression": {
-            path: "none" if path in diverse and _is_number(values.type) else "snappy" for path, values in leaves.items()
-        },
+        "compression": dict.fromkeys(leaves, "snappy") | diverse,
     }
-
-
-def _sample_of(column: pa.ChunkedArray) -> pa.Array:
-    return column.slice(0, _SAMPLE).combine_chunks()
 
 
 def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
@@ -236,9 +236,12 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(type_) or pa.types.is_decimal(type_))
 
 
-def _hardly_repeats(values: pa.Array) -> bool:
-    there = len(values) - values.null_count
-    return bool(there - pc.count_distinct(values).as_py() < _REPEATED * there)
+def _hardly_repeats(sample: pa.Array, rows: int) -> bool:
+    """True where most values come less than three times in so many rows, by a sample of them."""
+    there = len(sample) - sample.null_count
+    again = there - pc.count_distinct(sample).as_py()
+    # Where each comes three times, one of the sample has two others among all rows, and `there / rows` of these in it.
+    return bool(again < there * min(there / rows, 0.5))
 
 
 def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame | None:

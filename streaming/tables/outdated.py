@@ -119,7 +119,7 @@ class WriteOthers:
         kept = {path: self._kept(of_file) for path, of_file in keys.items()}
         if all(mask.all() for mask in kept.values()):
             return Replaced()
-        files = TaskFiles(self.uri, self.columns, self.statistics, dated=True)
+        files = TaskFiles(self.uri, self.columns, self.statistics, diverse_numbers="zstd", dated=True)
         others = pa.schema([field for field in self.columns if field.name not in self.outdated.column_names])
         for path, mask in kept.items():
             begins = 0

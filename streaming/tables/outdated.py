@@ -115,38 +115,33 @@ class WriteOthers:
 
     def replaced(self, group: FileGroup) -> Replaced:
         """The files that stand for those of a group; none where no row of it is to be taken out."""
-        keys = {path: self._keys_in(path) for path in group.paths}
-        kept = {path: self._kept(of_file) for path, of_file in keys.items()}
+        kept = {path: self._kept(path) for path in group.paths}
         if all(mask.all() for mask in kept.values()):
             return Replaced()
         files = TaskFiles(self.uri, self.columns, self.statistics, diverse_numbers="zstd", dated=True)
-        others = pa.schema([field for field in self.columns if field.name not in self.outdated.column_names])
         for path, mask in kept.items():
             begins = 0
-            for rows in self._read(path, others):
-                of_keys = keys[path].slice(begins, len(rows))
-                columns = [(of_keys if name in of_keys.column_names else rows)[name] for name in self.columns.names]
-                whole = pa.Table.from_arrays(columns, schema=self.columns)
-                for left in whole.filter(pa.array(mask[begins : begins + len(rows)])).combine_chunks().to_batches():
-                    files.write(left, group.day)
+            for rows in self._read(path, self.columns):
+                files.write(rows.filter(pa.array(mask[begins : begins + len(rows)])), group.day)
                 begins += len(rows)
         taken_out = sum(int(np.count_nonzero(~mask)) for mask in kept.values())
         return Replaced(tuple(files.close()), group.paths, taken_out)
 
-    def _keys_in(self, path: str) -> pa.Table:
-        return pa.Table.from_batches(self._read(path, self.outdated.schema), self.outdated.schema).combine_chunks()
-
-    def _kept(self, keys: pa.Table) -> _Mask:
-        """For each row of a file whether its key, of those that the file has, is none of those to be taken out."""
-        places = np.arange(len(keys))
-        for name in keys.column_names:
-            if not pa.types.is_nested(keys.schema.field(name).type):
-                is_one = pc.is_in(keys[name].take(pa.array(places)), value_set=self.outdated[name].combine_chunks())
-                places = places[is_one.to_numpy()]
-        mask = np.ones(len(keys), bool)
-        values = _rows_of(keys.take(pa.array(places)))
-        mask[[place for place, each in zip(places, values, strict=True) if each in self._keys]] = False
-        return mask
+    def _kept(self, path: str) -> _Mask:
+        """For each row of a file whether its key is none of those to be taken out."""
+        key, kept = self.outdated.schema, list[_Mask]()
+        for rows in self._read(path, key):
+            may_be = np.ones(len(rows), bool)
+            for name in key.names:
+                if not pa.types.is_nested(key.field(name).type):
+                    is_one = pc.is_in(rows[name], value_set=self.outdated[name].combine_chunks())
+                    may_be &= is_one.to_numpy(zero_copy_only=False)
+            places = np.flatnonzero(may_be)
+            mask = np.ones(len(rows), bool)
+            values = _rows_of(pa.Table.from_batches([rows.take(pa.array(places))]))
+            mask[[place for place, each in zip(places, values, strict=True) if each in self._keys]] = False
+            kept.append(mask)
+        return np.concatenate(kept) if kept else np.empty(0, bool)
 
     @cached_property
     def _keys(self) -> frozenset[str]:

@@ -52,6 +52,7 @@ STORED = pa.schema(
         *((RETRACTED_TIMES, pa.int32()), (AGES_FROM, INSTANT), (STANDS_FOR, pa.string())),
     ]
 )
+OF_FORGETTING = (AGES_FROM, STANDS_FOR)
 CAME = pa.schema(
     [
         *((HASH, pa.int64()), (BATCH, pa.int64()), (SEQUENCE, pa.int64()), (DELETES, pa.bool_())),
@@ -63,12 +64,13 @@ CAME = pa.schema(
 
 @dataclass
 class Folded:
-    """A history that steps after steps are folded onto, of which a bucket's files become one at so many."""
+    """A history that steps after steps are folded onto, of which some files of a bucket become one at so many."""
 
     folder: Path
     track: tuple[str, ...] | None
     few_files: int
-    horizon: Horizon
+    horizon: Horizon | None
+    is_newest_only: bool = False
     files: dict[int, tuple[str, ...]] = field(default_factory=dict)
     told: list[dict[str, Any]] = field(default_factory=list)
 
@@ -76,11 +78,12 @@ class Folded:
         buckets = Buckets(2)
         (self.folder / "own").mkdir(exist_ok=True, parents=True)
         (self.folder / "state").mkdir(exist_ok=True, parents=True)
-        stored = StoredState(buckets, 1, str(self.folder / "state"), STORED, self.files)
+        columns = STORED if self.horizon else pa.schema([each for each in STORED if each.name not in OF_FORGETTING])
+        stored = StoredState(buckets, 1, str(self.folder / "state"), columns, self.files)
         made_of = {name: frozenset({name}) for name, _ in VALUES}
         values = tuple(name for name, _ in VALUES)
         task = WriteHistory(
-            *(("id",), values, self.track, False, False, UNSENT, made_of),
+            *(("id",), values, self.track, self.is_newest_only, False, UNSENT, made_of),
             *(str(self.folder / "own"), OWN, stored, self.few_files, self.horizon),
         )
         ordered = sorted(rows, key=lambda row: (row[HASH], row["id"], row[BATCH]))
@@ -166,6 +169,23 @@ def test_dropping_what_is_forgotten_changes_no_row_of_a_history_also_where_value
     assert Counter(map(repr, dropping.told)) == Counter(map(repr, keeping.told))
     assert dropping.stored < keeping.stored
     assert any(row[SIGN] == 0 for row in dropping.told)
+
+
+@pytest.mark.parametrize("track", [None, ("owner",)])
+@pytest.mark.parametrize("is_newest_only", [False, True])
+def test_a_history_is_the_same_however_many_files_its_revisions_are_in(
+    tmp_path: Path, is_newest_only: bool, track: tuple[str, ...] | None
+) -> None:
+    few, many = (Folded(tmp_path / str(few_files), track, few_files, None, is_newest_only) for few_files in (3, 10**6))
+    most = 0
+    for rows in drawn(draws(f"files of a history {is_newest_only} {track}")):
+        for each in (few, many):
+            each.step(rows)
+        most = max(most, *map(len, few.files.values()))
+    assert few.told == many.told and few.told
+    assert few.stored == many.stored
+    # A bucket of an odd number waits for one file more.
+    assert most <= 4 < max(map(len, many.files.values()))
 
 
 def revision(number: int, since: int, owner: str | None, notes: str | None, *unsent: str) -> dict[str, Any]:

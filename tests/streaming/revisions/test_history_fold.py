@@ -188,6 +188,24 @@ def test_a_history_is_the_same_however_many_files_its_revisions_are_in(
     assert most <= 4 < max(map(len, many.files.values()))
 
 
+@pytest.mark.parametrize("track", [None, ("owner",)])
+def test_the_newest_intervals_are_those_without_an_end_of_all(tmp_path: Path, track: tuple[str, ...] | None) -> None:
+    newest, every = (Folded(tmp_path / str(only), track, 8, None, only) for only in (True, False))
+    for rows in drawn(draws(f"newest intervals {track}")):
+        for each in (newest, every):
+            each.step(rows)
+        assert standing(newest.told) == standing([row for row in every.told if row[VALID_TO] is None])
+
+
+def standing(signed: list[dict[str, Any]]) -> Counter[str]:
+    """The intervals that signed rows add and do not take back."""
+    net = Counter[str]()
+    for row in signed:
+        net[repr([row[name] for name in OWN.names if name not in (SIGN, REASON, BATCH)])] += row[SIGN]
+    assert {*net.values()} <= {0, 1}
+    return +net
+
+
 def revision(number: int, since: int, owner: str | None, notes: str | None, *unsent: str) -> dict[str, Any]:
     """A revision that came with the batch of its number; it is a delete where it has no owner."""
     told = {HASH: 1, BATCH: number, SEQUENCE: number, DELETES: owner is None, RETRACTED_TIMES: 0, ADDED: str(number)}

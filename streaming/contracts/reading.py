@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +124,7 @@ class _Reader:
         properties = table.properties or []
         if not properties:
             self._refuse(name, "it has no properties, and a stream has columns")
+        self._refuse_same_names(properties, name)
         columns = tuple(self._column(each) for each in properties)
         keyed = [each for each in properties if each.primaryKey]
         key = tuple(each.name or "" for each in sorted(keyed, key=lambda each: each.primaryKeyPosition or 0))
@@ -183,6 +184,17 @@ class _Reader:
             self._refuse_field(part, where)
             yield from self._of_parts(part, field, where)
         self._refuse_elements(of, place)
+
+    def _refuse_same_names(self, properties: Sequence[SchemaProperty], place: str) -> None:
+        """Refuse a column, or a part of one, whose name another one has in any case."""
+        taken: dict[str, str] = {}
+        for each in properties:
+            name, where = each.name or "", f"{place}.{each.name}"
+            if name.lower() in taken:
+                self._refuse(where, f"{taken[name.lower()]!r} is there, too, and names are the same in any case")
+            taken.setdefault(name.lower(), name)
+            for of, within in _with_elements(each, where):
+                self._refuse_same_names(of.properties or (), within)
 
     def _refuse_elements(self, of: SchemaProperty, place: str) -> None:
         """Refuse what is asked of the elements of an array or map, and of all that is in them."""
@@ -383,6 +395,13 @@ def _elements(of: SchemaProperty, place: str) -> Iterator[tuple[SchemaProperty, 
         for name, each in (("key", of.map.key), ("value", of.map.value)):
             if each is not None:
                 yield each, f"{place}.map.{name}", name == "value"
+
+
+def _with_elements(of: SchemaProperty, place: str) -> Iterator[tuple[SchemaProperty, str]]:
+    """A property, and the elements of an array or map that it is, and theirs, each with its place."""
+    yield of, place
+    for each, where, _ in _elements(of, place):
+        yield from _with_elements(each, where)
 
 
 def _is_renamed(of: SchemaProperty) -> bool:

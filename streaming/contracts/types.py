@@ -72,7 +72,7 @@ Refuse = Callable[[str, str], None]
 def spark_type(of: SchemaProperty, place: str, refuse: Refuse) -> str:
     """The Spark type of a property: by its parts where it has any, else by its physical type, else by its logical one.
 
-    Where there is none, or the two types contradict each other, it is refused, and a text is taken.
+    Where there is none, it is refused and a text is taken; so it is where two of these contradict each other.
     """
     if of.properties:
         parts = (_field(each, f"{place}.{each.name}", refuse) for each in of.properties)
@@ -108,6 +108,9 @@ def spark_type(of: SchemaProperty, place: str, refuse: Refuse) -> str:
             refuse(place, f"{what} says not enough; give it a physicalType, such as bigint, or its parts")
             return "string"
         type_ = found
+    has_parts = bool(of.properties) or of.items is not None or of.map is not None
+    if has_parts and of.physicalType is not None and _contradicts(of.physicalType, type_):
+        refuse(f"{place}.physicalType", f"it is {of.physicalType!r}, and its parts are {plain_type(type_)}")
     if of.logicalType is not None and not type_.startswith(_LOGICAL.get(of.logicalType, ("string",))):
         refuse(f"{place}.logicalType", f"it is {of.logicalType!r}, and the column is of type {type_}")
     return type_
@@ -230,6 +233,25 @@ def _of_database(text: str) -> exp.DataType | None:
         if _known(type_) is not None:
             return type_
     return None
+
+
+def _contradicts(physical: str, type_: str) -> bool:
+    """True if a type, as some database writes it, is another than that of the parts; one that nobody knows is none."""
+    parsed = _of_database(physical)
+    if parsed is not None:
+        return _shape(parsed) != _shape(_parsed(type_))
+    begins = re.match("struct|record|row|array|map", physical.strip(), re.I)
+    named = {"record": "struct", "row": "struct"}.get(begins[0].lower(), begins[0].lower()) if begins else None
+    return named is not None and not type_.startswith(named)
+
+
+def _shape(type_: exp.DataType) -> Any:
+    """A type without what is said of its parts: which columns it has, and of which types."""
+    if type_.this == _Type.STRUCT:
+        return [(part.name, _shape(_parsed(part.type))) for part in _parts(type_)]
+    if type_.this in (_Type.ARRAY, _Type.MAP):
+        return type_.this, [_shape(each) for each in type_.expressions]
+    return _known(type_)
 
 
 def _known(type_: exp.DataType) -> str | None:

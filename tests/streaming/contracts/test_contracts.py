@@ -310,6 +310,9 @@ def test_what_changes_nothing_is_told_by_its_place() -> None:
             ),
         ),
         ("slaProperties.latency", lambda d: d["slaProperties"][0].update(element="orders.placedAt")),
+        ("orders.customer.physicalType", lambda d: column(d, "customer").update(physicalType="string")),
+        ("orders.customer.physicalType", lambda d: column(d, "customer").update(physicalType="struct<email: string>")),
+        ("orders.lines.physicalType", lambda d: column(d, "lines").update(physicalType="MAP")),
     ],
 )
 def test_what_cannot_be_followed_is_refused_by_its_place_unless_it_is_left_out_on_purpose(
@@ -323,6 +326,36 @@ def test_what_cannot_be_followed_is_refused_by_its_place_unless_it_is_left_out_o
     assert declared(path, without=(place,), **more).name == "orders"
     with pytest.raises(ContractError, match="nothing of it to leave out"):
         declared(path, without=(place, "orders.nothing"))
+
+
+@pytest.mark.parametrize("physical", ["STRUCT<email: VARCHAR(40), vip: BOOLEAN>", "RECORD", "jsonb"])
+def test_a_physical_type_that_says_what_the_parts_say_is_taken(
+    physical: str, changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    path = changed(lambda d: column(d, "customer").update(physicalType=physical))
+    assert declared(path).format == declared().format
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        ("orders.Country", lambda d: d["schema"][0]["properties"].append({**column(d, "country"), "name": "Country"})),
+        (
+            "orders.customer.VIP",
+            lambda d: column(d, "customer")["properties"].append({"name": "VIP", "logicalType": "boolean"}),
+        ),
+        (
+            "orders.lines.items.SKU",
+            lambda d: column(d, "lines")["items"]["properties"].append({"name": "SKU", "logicalType": "string"}),
+        ),
+    ],
+)
+def test_names_that_differ_in_case_alone_are_refused(
+    place: str, change: Callable[[Document], object], changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    with pytest.raises(ContractError, match=f"{place}: '{place.rpartition('.')[2].lower()}' is there, too") as raised:
+        declared(changed(change))
+    assert raised.value.choices and place in raised.value.choices
 
 
 @pytest.mark.parametrize(

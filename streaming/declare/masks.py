@@ -42,6 +42,10 @@ class Mask(ABC):
         """The variable of the environment that the mask needs; None where it needs none."""
         return None
 
+    def __str__(self) -> str:
+        """The mask in words, by which two are told apart; it is written to the log, so it holds no secret."""
+        return type(self).__name__
+
     @abstractmethod
     def resolved(self) -> MaskValue:
         """The function that masks a value; it can be pickled, and shows no salt.
@@ -80,6 +84,9 @@ class Hash(Mask):
         """The variable that has the salt."""
         return variables_in(self.salt)[0]
 
+    def __str__(self) -> str:
+        return f"Hash({self.salt})"
+
     def resolved(self) -> MaskValue:
         return Hashed(salt_of(self.variable))
 
@@ -103,6 +110,9 @@ class Last(Mask):
                 field="count",
                 value=self.count,
             )
+
+    def __str__(self) -> str:
+        return f"Last({self.count})"
 
     def resolved(self) -> MaskValue:
         return Tail(self.count)

@@ -7,7 +7,7 @@ that starts Spark.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.base import SaltError
-from streaming.declare import MASKED, ORIGIN_TYPES, WITHHELD, MaskValue, Stream, check_of, nothing, salt_of
+from streaming.declare import MASKED, ORIGIN_TYPES, WITHHELD, Mask, MaskValue, Stream, check_of, nothing, salt_of
 from streaming.formats import Format
 
 if TYPE_CHECKING:
@@ -34,12 +34,14 @@ _SILENT = "cannot be read, and why is not told, as that may quote a masked value
 class Masking:
     """The masks of one stream, with their salts.
 
-    `values`: by the path of a column, what is kept in place of a value. `key` is that of the digest of a payload which
-    is withheld, empty where no value is hashed and so none is told.
+    `values`: by the path of a column, what is kept in place of a value. `reason` tells of a rejected row how it was
+    masked. `key` is that of the digest of a payload which is withheld, empty where no value is hashed and so none is
+    told.
     """
 
     format: Format
     values: Mapping[str, MaskValue] = field(repr=False)
+    reason: str
     key: bytes = field(repr=False)
 
     @classmethod
@@ -53,7 +55,8 @@ class Masking:
             return None
         variables = [mask.variable for mask in stream.masked.values() if mask.variable is not None]
         values = {path: mask.resolved() for path, mask in stream.masked.items()}
-        return cls(stream.format, values, salt_of(variables[0]) if variables else b"")
+        key = salt_of(variables[0]) if variables else b""
+        return cls(stream.format, values, masked_reason(stream.masked), key)
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -95,14 +98,13 @@ class Masking:
         if not len(places):
             return raw, rejected
         payloads, reasons = raw.to_pylist(), rejected.to_pylist()
-        told = masked_reason(self.values)
         for place in places.tolist():
             payload = payloads[place]
             kept = None if payload is None else self._masked_payload(payload)
             payloads[place] = kept
             if reasons[place] is not None:
                 is_withheld = payload is not None and kept is None
-                reasons[place] = [*reasons[place], self._withheld(payload) if is_withheld else told]
+                reasons[place] = [*reasons[place], self._withheld(payload) if is_withheld else self.reason]
         return pa.array(payloads, raw.type), pa.array(reasons, rejected.type)
 
     def _masked_payload(self, payload: bytes) -> bytes | None:
@@ -126,9 +128,9 @@ def masked(validated: DataFrame, stream: Stream) -> DataFrame:
     return validated if masking is None else validated.mapInArrow(masking.frames, validated.schema)
 
 
-def masked_reason(paths: Iterable[str]) -> str:
-    """The last reason against a rejected row whose values are masked, by the names of all masks."""
-    return f"{MASKED}: {', '.join(sorted(paths))}"
+def masked_reason(masks: Mapping[str, Mask]) -> str:
+    """The last reason against a rejected row whose values are masked: each column with its mask, and no salt."""
+    return f"{MASKED}: {', '.join(f'{path} by {mask}' for path, mask in sorted(masks.items()))}"
 
 
 def checked_salts(stream: Stream, before: Mapping[str, str]) -> dict[str, str]:

@@ -97,6 +97,7 @@ PROTO = Parse(
 @pytest.fixture(autouse=True)
 def salted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_SALT", SALT)
+    monkeypatch.setenv("OTHER_SALT", f"{SALT} either")
 
 
 def hashed(value: str) -> str:
@@ -367,8 +368,10 @@ MASKS: dict[str, Any] = {"email": MASKED["email"]}
         ({}, {"rules": RULES[:1]}, 1),
         # The value of a column that is masked since is in clear in the payload of then.
         ({}, {"rules": (), "masked": {**MASKS, "card": Last(4)}}, 0),
-        # What a mask has kept would pass for a value that came.
+        # What a mask has kept would pass for a value that came, or for what another mask keeps.
         ({}, {"rules": (), "masked": {}}, 0),
+        ({}, {"rules": (), "masked": {"email": Last(4)}}, 0),
+        ({}, {"rules": (), "masked": {"email": Hash(salt="${OTHER_SALT}")}}, 0),
         # Nobody knows whether the value of then keeps the rule by its new name.
         ({}, {"rules": (Rule("has_sign", "email like '%@%'"),)}, 1),
         # The log has no such column yet.
@@ -447,6 +450,7 @@ def test_a_salt_that_is_missing_too_short_or_another_one_is_told_and_another_var
     with pytest.raises(SettingsError, match="has 5 characters"):
         run(spark, lake, pipeline)
     monkeypatch.setenv("TEST_SALT", SALT)
+    monkeypatch.setenv("OTHER_SALT", f"{SALT} either")
     run(spark, lake, pipeline)
 
     monkeypatch.setenv("TEST_SALT", "a salt of somebody else")
@@ -557,8 +561,8 @@ def test_a_mask_of_the_key_of_a_record_alone_leaves_its_payload_as_it_is() -> No
     told = [(row["_raw"], row["_rejected"], row["_origin"]["key"]) for row in masking.rows(rows).to_pylist()]
     # Also of a row without a payload it is known how it was masked, so that no repair masks it twice.
     assert told == [
-        (b"some bytes", ["small: no", "masked: _origin.key"], None),
-        (None, ["small: no", "masked: _origin.key"], None),
+        (b"some bytes", ["small: no", "masked: _origin.key by Drop"], None),
+        (None, ["small: no", "masked: _origin.key by Drop"], None),
         (None, None, None),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quality.expectations import Expectation, Suite, always, fresh, nothing_from, of_types, unique
-from streaming.declare import WITHHELD, Operator, Stream, freshness_of
+from streaming.declare import WITHHELD, Freshness, Operator, Stream, freshness_of
 
 GREATEST_REJECTED_SHARE = 0.02
 # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
@@ -51,15 +51,20 @@ def log_suite(stream: Stream) -> Suite:
 
 
 def _of_values(stream: Stream) -> Iterator[Expectation]:
-    """The values of which each has to be fresh; a report is right without one, so that it is told and lets pass."""
-    freshness = freshness_of(stream.fresh_within)
+    """The values of which each has to be fresh, by the stream's own clock."""
+    time = f"CASE WHEN _day IS NOT NULL THEN `{stream.event_time}` END"
+    yield from _fresh_values(freshness_of(stream.fresh_within), time, "max(_watermark)")
+
+
+def _fresh_values(freshness: Freshness | None, time: str, clock: str | None = None) -> Iterator[Expectation]:
+    """The values that `fresh_within` asks for; a report is right without one, so that it is told and lets pass."""
     if freshness is not None and freshness.by:
         yield fresh(
             "values_are_fresh",
             freshness.by,
             freshness.within,
-            time=f"CASE WHEN _day IS NOT NULL THEN `{stream.event_time}` END",
-            clock="max(_watermark)",
+            time=time,
+            clock=clock,
             retired_after=freshness.retired_after,
             level="warn",
         )
@@ -79,8 +84,13 @@ def _has_time(stream: Stream) -> str:
 
 
 def results_suite(operator: Operator, suffix: str = "") -> Suite | None:
-    """The laws of the rows of an operator's table, by its suffix; None where the declaration says nothing of them."""
+    """The laws of the rows of an operator's table, by its suffix, and of its own the values that have to be fresh.
+
+    None where the declaration says nothing of them.
+    """
     laws = operator.laws_of(suffix)
     once = (unique(law.name, law.unique) for law in laws if law.unique)
     conditions = (always(law.name, law.condition, law.meaning) for law in laws if not law.unique)
-    return Suite((*once, *conditions)) if laws else None
+    freshness = None if suffix else freshness_of(getattr(operator, "fresh_within", None))
+    expectations = (*once, *conditions, *_fresh_values(freshness, "window_end"))
+    return Suite(expectations) if expectations else None

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from docs.examples.orders import pipeline as orders
 from quality import Expectation, Suite, fresh, run_suite
-from quality.generic import log_suite
+from quality.generic import log_suite, results_suite
 from streaming import Freshness
 from streaming.declare import Stream
 
@@ -74,3 +74,14 @@ def test_a_stream_that_asks_for_its_values_has_an_expectation_that_warns() -> No
     assert (asked.name, asked.level) == ("values_are_fresh", "warn")
     whole = log_suite(replace(stream, fresh_within="2 hours"))
     assert "values_are_fresh" not in [each.name for each in whole.expectations]
+
+
+def test_a_view_that_asks_for_its_values_has_an_expectation_of_its_first_results() -> None:
+    view = replace(orders.views[0], by=("order_id",))
+    asked = replace(view, fresh_within=Freshness("2 hours", by=view.by[:1]))
+    suite, laws = results_suite(asked), results_suite(view)
+    assert suite is not None and laws is not None
+    *others, fresh_values = suite.expectations
+    assert (fresh_values.name, fresh_values.level) == ("values_are_fresh", "warn") and others == [*laws.expectations]
+    assert fresh_values == fresh("values_are_fresh", view.by[:1], "2 hours", level="warn")
+    assert results_suite(asked, "corrections") == results_suite(view, "corrections")

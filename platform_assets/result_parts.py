@@ -53,6 +53,8 @@ class ResultParts:
             f"Current results of {self.operator.name} by {self.by}: a partition changes with its results.",
             {"delta"},
             deps=current_keys(self.operator),
+            why=f"{self.pipeline.name}/{self.operator.name}",
+            explained_by=self.operator.explained_by,
             partitions_def=self.partitions,
         )
 

@@ -28,7 +28,8 @@ Layer = Literal[
 """The stage of an event's path that an asset is; `results` are final, `first_results` may be corrected."""
 
 WHY = "tidemark/why"
-"""The metadata of an asset with the command that explains one of its numbers."""
+"""The metadata of an asset with the command that explains one of its numbers, as Markdown."""
+_MOST_NAMED = 5
 UNKNOWN_TYPE = "unknown until it is written"
 
 
@@ -42,12 +43,14 @@ def asset_spec(
     columns: Sequence[ColumnSpec] = (),
     lineage: Lineage | None = None,
     why: str = "",
+    explained_by: Sequence[str] = (),
     contract: Contract | None = None,
     **more: Any,
 ) -> dg.AssetSpec:
     """An asset of the pipeline, in the group of its name; the layer is a tag and a kind, by which assets are filtered.
 
-    `why` is the view or report, with options, that `tidemark why` takes to explain a number of the asset.
+    `why` is the view or report, with options, that `tidemark why` takes to explain a number of the asset, and
+    `explained_by` are the columns that tell which one.
 
     What is known of the columns belongs to the definition: it is there before the first run, and the UI adds its
     descriptions to the types that events tell. Of a table with a data contract, its version is told, and its owners.
@@ -60,7 +63,7 @@ def asset_spec(
         ]
         metadata["dagster/column_schema"] = dg.TableSchema(described)
     if why:
-        metadata[WHY] = dg.MetadataValue.text(f"tidemark why {why} KEY=VALUE ...")
+        metadata[WHY] = dg.MetadataValue.md(_command(why, explained_by))
     if contract is not None:
         metadata["contract"] = str(contract)
     return dg.AssetSpec(
@@ -74,6 +77,15 @@ def asset_spec(
         metadata=metadata,
         **more,
     )
+
+
+def _command(why: str, explained_by: Sequence[str]) -> str:
+    """The command that explains a number, as Markdown: a block that can be copied, and what it takes."""
+    named = [f"{name}=VALUE" for name in explained_by[:_MOST_NAMED]]
+    command = " ".join(["tidemark why", why, *named])
+    others = explained_by[_MOST_NAMED:]
+    more = f" Others that it takes: {', '.join(f'`{name}`' for name in others)}." if others else ""
+    return f"```\n{command}\n```\nAs many of the columns as it takes to tell which number is meant are enough.{more}"
 
 
 def _description(column: ColumnSpec, origins: Iterable[Origin]) -> str | None:

@@ -52,6 +52,8 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
         [*map(keys.log_key, operator.reads), *late],
         columns,
         lineage_of_table(operator, CORRECTIONS),
+        f"{pipeline.name}/{operator.name}",
+        operator.explained_by,
         partitions_def=days_of(operator),
     )
 

@@ -155,6 +155,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 columns,
                 lineage_of_table(operator, table.suffix),
                 _why(pipeline, operator, table.suffix),
+                operator.explained_by,
                 freshness_policy=_FRESH if is_watched else None,
             )
     for operator in pipeline.operators:
@@ -179,7 +180,9 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
 
 def _why(pipeline: Pipeline, operator: Operator, suffix: str) -> str:
     """The argument of `tidemark why` for a row of a table; empty for tables beside the operator's own."""
-    return "" if suffix else f"{pipeline.name}/{operator.name}{' --first' if operator.overlaid else ''}"
+    is_corrected = sum(table.is_result for table in operator.tables) > 1
+    first = " --first" if is_corrected else ""
+    return "" if suffix else f"{pipeline.name}/{operator.name}{first}"
 
 
 def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
@@ -196,6 +199,7 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
             operator.columns_of(CURRENT),
             lineage_of_current(operator),
             f"{pipeline.name}/{operator.name}",
+            operator.explained_by,
         )
         for operator in pipeline.operators
         if operator.overlaid

@@ -48,6 +48,8 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
                 *(keys.dimension_key(dimension.name) for dimension in report.dimensions),
             ],
             why=report.name,
+            # Which columns its sections have is known once they are published.
+            explained_by=("COLUMN",),
         )
         for section in report.sections
     ]

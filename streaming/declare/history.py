@@ -169,6 +169,11 @@ class History(AlwaysCurrent):
         return (*self.of.key, VALID_FROM) if self.kind == 2 else self.of.key
 
     @property
+    def explained_by(self) -> tuple[str, ...]:
+        """The key of the stream: its intervals follow from each other."""
+        return self.of.key
+
+    @property
     def _time(self) -> str:
         """The time of a revision where no column is named."""
         return self.of.event_time if self.of.snapshots is None else self.of.snapshots.taken_at or INGESTED_AT

@@ -248,6 +248,11 @@ class Joined(Operator):
         return (*self.selected, LEFT_AT, RIGHT_AT, "_at", "_watermark", ORIGIN)
 
     @property
+    def explained_by(self) -> tuple[str, ...]:
+        """The columns that are selected, and the times of the two rows."""
+        return (*self.selected, LEFT_AT, RIGHT_AT)
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear."""
         return {

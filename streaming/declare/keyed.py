@@ -253,6 +253,11 @@ class Keyed(Operator):
         """Columns of a result that are a function of the rows: keys, time, what is emitted."""
         return (*self.by, AT, *self.output_schemas[""].names)
 
+    @property
+    def explained_by(self) -> tuple[str, ...]:
+        """The key and the time: what is emitted at once is explained together."""
+        return (*self.by, AT)
+
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, `_at`, what is emitted, and when it was written; none of its state, which is for the function."""
         emitted = self._emitted

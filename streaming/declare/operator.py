@@ -279,6 +279,14 @@ class Operator(ABC):
         return self.result_key
 
     @property
+    def explained_by(self) -> tuple[str, ...]:
+        """The columns that tell which result is meant when one is to be explained: its key, or all where it has none.
+
+        Rows with the same values in them are explained together.
+        """
+        return self.result_key or self.columns
+
+    @property
     def corrected(self) -> bool:
         """True if late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)

@@ -144,6 +144,11 @@ class OverWindows(Operator):
         return (*self.by, "window_start", "window_end")
 
     @property
+    def explained_by(self) -> tuple[str, ...]:
+        """Keys and window, also where a window has several results."""
+        return self.identity
+
+    @property
     def reach(self) -> timedelta | None:
         """The reach of its windows."""
         return self.window.reach

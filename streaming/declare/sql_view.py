@@ -169,6 +169,11 @@ class View(AlwaysCurrent):
         return self.key
 
     @property
+    def explained_by(self) -> tuple[str, ...]:
+        """The key of the query; none where it gives one row in all."""
+        return self.query.key
+
+    @property
     def fingerprint(self) -> Mapping[str, Any]:
         """The query, its key and its sources."""
         external = {table.name: f"{table.place} ({table.schema})" for table in self.external}

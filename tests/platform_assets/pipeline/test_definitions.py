@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import dagster as dg
 import pytest
@@ -17,7 +18,26 @@ from platform_assets.resources import default_resources
 from platform_assets.specs import Layer
 from platform_assets.tags import LAYER_TAG
 from quality import suites_for
-from streaming import Json, Pipeline, Stream, Table, Then, Tumbling, Windowed, agg, declared_pipelines
+from streaming import (
+    Enriched,
+    History,
+    Joined,
+    Json,
+    Keyed,
+    LookupRequest,
+    Pipeline,
+    Selected,
+    SessionWindow,
+    Stream,
+    Table,
+    Then,
+    Tumbling,
+    View,
+    Windowed,
+    WindowJoined,
+    agg,
+    declared_pipelines,
+)
 from streaming.clocks.clock import BoundedOutOfOrderness
 from streaming.service.alerts import ALERTS
 from streaming.sources.files import Files
@@ -110,14 +130,72 @@ def test_every_column_of_a_table_says_what_it_is() -> None:
     assert {"_reason", "_revision"} <= set(schema("flights", "departures_by_origin_current"))
 
 
+visits = Stream(
+    "visits",
+    Files("landing/visits"),
+    Json("id string, version bigint, at timestamp"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("1 hour"),
+)
+
+
+def count_visits(key: Any, row: Any) -> None:
+    key.emit(n=1)
+
+
+def answer(row: Any, request: LookupRequest) -> dict[str, Any]:
+    return {"answer": row.id}
+
+
+def commands(graph: dg.AssetGraph) -> dict[str, str]:
+    """The command on each asset that has one, which the UI shows as a block to be copied."""
+    told = {key.path[-1]: graph.get(key).metadata.get("tidemark/why") for key in graph.get_all_asset_keys()}
+    markdown = {name: why for name, why in told.items() if why is not None}
+    assert all(isinstance(why, dg.MarkdownMetadataValue) for why in markdown.values())
+    return {name: why.value.split("```")[1].strip().removeprefix("tidemark why ") for name, why in markdown.items()}
+
+
 def test_results_and_reports_name_the_command_that_explains_their_numbers() -> None:
-    told = {key: GRAPH.get(key).metadata.get("tidemark/why") for key in GRAPH.get_all_asset_keys()}
-    assert {key.path[-1]: why.value for key, why in told.items() if why is not None} == {
-        "departures_by_origin": "tidemark why flights/departures_by_origin --first KEY=VALUE ...",
-        "departures_by_origin_current": "tidemark why flights/departures_by_origin KEY=VALUE ...",
-        "on_time_performance": "tidemark why on_time_performance KEY=VALUE ...",
-        "on_time_performance_carriers": "tidemark why on_time_performance KEY=VALUE ...",
+    key = "origin=VALUE window_start=VALUE window_end=VALUE"
+    assert commands(GRAPH) == {
+        "departures_by_origin": f"flights/departures_by_origin --first {key}",
+        "departures_by_origin_current": f"flights/departures_by_origin {key}",
+        "departures_by_origin_corrections": f"flights/departures_by_origin {key}",
+        "on_time_performance": "on_time_performance COLUMN=VALUE",
+        "on_time_performance_carriers": "on_time_performance COLUMN=VALUE",
     }
+
+
+def test_results_of_every_kind_of_operator_name_the_command_with_the_columns_of_their_key() -> None:
+    rows = replace(visits, name="rows", key=("id",), sequence="version")
+    operators = (
+        Windowed("sessions", visits, SessionWindow("1 hour"), {"n": agg.count()}, by=("id",)),
+        Joined("pairs", visits, rows, on=("id",), between=("0 seconds", "1 hour")),
+        WindowJoined("joined", visits, rows, on=("id",), window=Tumbling("1 hour")),
+        Keyed("counts", visits, ("id",), "n int", "n int", count_visits),
+        Selected("ids", visits, select=("id",)),
+        Enriched("asked", visits, answer, {"answer": "string"}, select=("id",)),
+        History("intervals", rows),
+        View("totals", sql="select id, count(*) as n from rows group by id", of=(rows,), key=("id",)),
+        View("all_of_them", sql="select count(*) as n from rows", of=(rows,)),
+    )
+    pipeline = Pipeline(name="site", streams=(visits, rows), operators=operators)
+    parts = [dg.Definitions(resources=default_resources()), pipeline_definitions(pipeline)]
+    told = commands(dg.Definitions.merge(*parts).resolve_asset_graph())
+    window = "id=VALUE window_start=VALUE window_end=VALUE"
+    results = {operator.name: told[operator.name] for operator in operators}
+    assert results == {
+        "sessions": f"site/sessions --first {window}",
+        "pairs": results["pairs"],
+        "joined": f"site/joined --first {window}",
+        "counts": "site/counts id=VALUE _at=VALUE",
+        "ids": "site/ids id=VALUE",
+        "asked": results["asked"],
+        "intervals": "site/intervals id=VALUE",
+        "totals": "site/totals id=VALUE",
+        "all_of_them": "site/all_of_them",
+    }
+    assert told["intervals_current"] == "site/intervals id=VALUE"
 
 
 def test_a_column_is_followed_from_what_is_current_to_what_landed() -> None:

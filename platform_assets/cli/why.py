@@ -18,9 +18,9 @@ from platform_assets.cli.why_documents import WhyDocument
 from platform_assets.reports.registry import declared_reports
 from platform_assets.reports.why import why_of_report
 from streaming.base import counted, shown, told
-from streaming.provenance import Change, InputRow, RejectedRow, What, Why
+from streaming.provenance import Change, InputRow, PinInForce, RejectedRow, What, Why
 from streaming.provenance import why as explain
-from streaming.reading import key_as_typed, value_as_typed
+from streaming.reading import key_as_typed, value_as_typed, value_of_typed
 
 _ROWS = 20
 _WIDEST = 60
@@ -64,7 +64,7 @@ def why(
         raise typer.Exit(ExitCode.LAW_BROKEN)
 
 
-def _answer(name: str, key: Mapping[str, str], *, first: bool, as_of: str | None) -> Why:
+def _answer(name: str, key: Mapping[str, str | None], *, first: bool, as_of: str | None) -> Why:
     report = declared_reports().get(name)
     if report is not None:
         if first or as_of is not None:
@@ -80,11 +80,11 @@ def _answer(name: str, key: Mapping[str, str], *, first: bool, as_of: str | None
     return explain(pipeline, operator, key, what=what, as_of=as_of, lake=current_lake(), start=start)
 
 
-def _part(text: str) -> tuple[str, str]:
+def _part(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text!r} is no KEY=VALUE, such as origin=JFK.")
-    return name, value
+    return name, value_of_typed(value)
 
 
 def _print(answer: Why, limit: int, depth: int = 0) -> None:
@@ -101,7 +101,8 @@ def _print(answer: Why, limit: int, depth: int = 0) -> None:
     _print_lines(f"{counted(len(answer.rejected), 'row')} rejected", map(_rejected, answer.rejected), limit)
     _print_lines("what was published", map(_change, answer.changes), limit)
     if depth == 0:
-        about = [f"{name}: {text}" for name, text in (*answer.rules.items(), *_versions(answer.versions))]
+        decided = (*answer.rules.items(), *map(_pin, answer.pins), *_versions(answer.versions))
+        about = [f"{name}: {text}" for name, text in decided]
         _print_lines("what decided, and what was read", [*about, f"files of logs: {answer.files}"], len(about) + 1)
         verdicts = [
             f"{each.outcome}  {each.table} version {each.version}  {each.expectation}: {each.observed}"
@@ -157,6 +158,15 @@ def _difference(change: Change) -> str:
         return ", ".join(f"{name} {_text(was[0].get(name))} → {_text(now[0][name])}" for name in apart)
     values = [*(f"- {_values(row)}" for row in was), *(f"+ {_values(row)}" for row in now)]
     return "; ".join(values)
+
+
+def _pin(pin: PinInForce) -> tuple[str, str]:
+    """The name of what is pinned, and for which rows it was how far."""
+    seen = f"as of its batch {pin.newest}" if pin.newest >= 0 else "nothing of it yet"
+    if pin.first is None:
+        return pin.of, f"{seen}, for timers"
+    batches = f"batch {pin.first}" if pin.first == pin.last else f"batches {pin.first} to {pin.last}"
+    return pin.of, f"{seen}, for rows of {batches} of {pin.stream}"
 
 
 def _versions(versions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

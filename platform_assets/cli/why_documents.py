@@ -62,6 +62,16 @@ class ChangeDocument(BaseModel):
     causes: list[str]
 
 
+class PinDocument(BaseModel):
+    """The newest batch of a control stream or history that rows of some batches have seen, or timers, where null."""
+
+    of: str
+    newest: int
+    stream: str
+    first: int | None
+    last: int | None
+
+
 class JudgedDocument(VerdictDocument):
     """A verdict of the gate on a table that a report was made of, and when it was judged."""
 
@@ -84,6 +94,7 @@ class AnswerDocument(Document):
     rejected: list[RejectedDocument]
     changes: list[ChangeDocument]
     rules: dict[str, str]
+    pins: list[PinDocument]
     versions: dict[str, Any]
     verdicts: list[JudgedDocument]
     upstream: list[AnswerDocument]

@@ -20,7 +20,7 @@ from streaming.base import BATCH, DAY, RELEASE, OperatorError, ReadError, counte
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.provenance import Evidence, InputRow, Verdict, Why, compared, why
-from streaming.reading import StoredRows, key_as_typed, near_keys, rows_of_key, value_as_typed
+from streaming.reading import StoredRows, key_as_texts, key_as_typed, near_keys, rows_of_key, value_as_typed
 
 MOST = 5
 """The most results that are explained down to their rows; the others are named."""
@@ -44,7 +44,7 @@ def why_of_report(spark: SparkSession, lake: Lake, report: Report, key: Mapping[
             f"Run `tidemark report {report.name}`.",
             report=report.name,
         )
-    texts = {name: value if isinstance(value, str) else value_as_typed(value) for name, value in key.items()}
+    texts = key_as_texts(key)
     section = _section(report, sections, texts)
     rows = _chosen(report, sections[section.table], texts)
     sources = Sources(spark, lake, report.pipeline, publication.pins, publication.dimensions, report.reads)
@@ -77,7 +77,7 @@ def why_of_report(spark: SparkSession, lake: Lake, report: Report, key: Mapping[
     )
 
 
-def _section(report: Report, sections: Mapping[str, pa.Table], key: Mapping[str, str]) -> Section:
+def _section(report: Report, sections: Mapping[str, pa.Table], key: Mapping[str, str | None]) -> Section:
     for section in report.sections:
         if {*key} <= {*sections[section.table].column_names}:
             return section
@@ -90,7 +90,7 @@ def _section(report: Report, sections: Mapping[str, pa.Table], key: Mapping[str,
     )
 
 
-def _chosen(report: Report, table: pa.Table, key: Mapping[str, str]) -> pa.Table:
+def _chosen(report: Report, table: pa.Table, key: Mapping[str, str | None]) -> pa.Table:
     stored = StoredRows(table, tuple(table.column_names))
     rows = rows_of_key(stored, key)
     if rows.num_rows and key:
@@ -109,7 +109,7 @@ def _chosen(report: Report, table: pa.Table, key: Mapping[str, str]) -> pa.Table
 
 
 def _recomputed(
-    section: Section, sources: Sources, key: Mapping[str, str]
+    section: Section, sources: Sources, key: Mapping[str, str | None]
 ) -> tuple[tuple[Mapping[str, Any], ...] | None, str]:
     """The rows of the section by the versions that were published, for the key; None where these are gone."""
     try:

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.keyed.corrections import TimedRow, current_results, late_sessions, read_corrections
+    from streaming.keyed.calls import ROW, Call, calls_of
+    from streaming.keyed.corrections import (
+        TimedRow,
+        current_results,
+        emitted_over,
+        late_sessions,
+        pinned_rules,
+        read_corrections,
+        unstamped,
+    )
     from streaming.keyed.count_windows import count_window
     from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
     from streaming.keyed.frame import hash_of, in_buckets, marks
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
         top,
         triggered_window,
     )
-    from streaming.keyed.migration import SOURCE, text_number
+    from streaming.keyed.migration import SOURCE, migrations_of, text_number
     from streaming.keyed.operator import KeyedRuntime
     from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class
     from streaming.keyed.state_table import BUCKETS, DUE, HASH, OpenBucket, StateTable, StoredState

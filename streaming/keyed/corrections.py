@@ -566,13 +566,26 @@ def replayed(
 
     Keys, `_at` and what is emitted, up to `clock` in microseconds.
     """
+    return emitted_over(keyed, unstamped(rows), clock, output, rules)
+
+
+def unstamped(rows: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The `rows`, by stream, without a stamp: then none of them is late."""
+    return {name: each.withColumn(STAMP, F.lit(None).cast("timestamp")) for name, each in rows.items()}
+
+
+def emitted_over(
+    keyed: Keyed, rows: Mapping[str, DataFrame], clock: int, output: str, rules: PinnedRules | None
+) -> DataFrame:
+    """The results that the function emits to an output over the `rows`, by stream, and no others.
+
+    Keys, `_at` and what is emitted, up to `clock` in microseconds.
+    """
     keys = key_schema(keyed, rows[keyed.streams[0].name])
     emitted = keyed.output_schemas[output]
     schema = pa.schema([*keys, pa.field(AT, pa.timestamp("us", "UTC")), *emitted])
-    # Without a stamp no row is late.
-    unstamped = {name: each.withColumn(STAMP, F.lit(None).cast("timestamp")) for name, each in rows.items()}
     task = RowsOf(keyed, clock, output, schema, rules)
-    return in_order(keyed, unstamped, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
+    return in_order(keyed, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
 
 
 def _stretches(sessions: DataFrame, keyed: Keyed, begins: datetime, last: datetime) -> DataFrame:

@@ -180,6 +180,10 @@ def _not_told(key: Key) -> int:
     )
 
 
+Observe = Callable[[Key, str | None], None]
+"""A function that is told of each row and timer once it was handled: the key, and the timer's name, None for a row."""
+
+
 class KeyState(NamedTuple):
     """The data kept of a key: its state fields in order, as Arrow takes them, and its timers."""
 
@@ -200,7 +204,7 @@ class Fold:
         self,
         keyed: Keyed,
         rules: PinnedRules | None = None,
-        observe: Callable[[Key, str | None], None] | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self.outputs: list[Output] = []
         self._observe = observe

@@ -68,12 +68,14 @@ def in_order(
     buckets: Buckets | None = None,
     *,
     visited: bool = False,
+    beside: Sequence[str] = (),
 ) -> DataFrame:
     """The rows of each stream by the hash of their key, all of a key in one partition and there in their order.
 
     With `buckets`, all of a bucket are in one partition; `visited`: a row without a batch stands for each of them. Of
     `rules` with conditions, each row has those that are true of it. In order `event` a row that one of the others takes
-    back is left out together with that; with `retractions` both come, and each row has its sign.
+    back is left out together with that; with `retractions` both come, and each row has its sign. The columns `beside`
+    come last, as the rows have them.
     """
     if keyed.order == "event":
         rows = {stream.name: standing_among(rows[stream.name], stream) for stream in keyed.streams}
@@ -81,7 +83,7 @@ def in_order(
         name = keyed.streams[0].name
         rows = {name: rows[name].withColumn(MATCHING, _matching(rules.history.of_all(keyed.condition)))}
     keys = [key_column(place) for place in range(len(keyed.by))]
-    parts = [_rows_of(keyed, place, rows[stream.name]) for place, stream in enumerate(keyed.streams)]
+    parts = [_rows_of(keyed, place, rows[stream.name], beside) for place, stream in enumerate(keyed.streams)]
     if visited and buckets is not None:
         parts.append(marks(parts[0].sparkSession, buckets))
     hashed = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
@@ -93,7 +95,7 @@ def in_order(
     ordered = placed.sortWithinPartitions(HASH, *keys, *time, *within_time, *origins)
     columns = (HASH, *keys, TIME, STAMP, BATCH, STREAM, *([SIGN] * keyed.retractions), *_matched(keyed))
     values = [name for place in range(len(keyed.streams)) for name in _values(keyed, place)]
-    return ordered.select(*columns, *values)
+    return ordered.select(*columns, *values, *beside)
 
 
 def hash_of(columns: Sequence[Column]) -> Column:
@@ -114,7 +116,7 @@ def marks(spark: SparkSession, buckets: Buckets) -> DataFrame:
     return spark.range(0, buckets.count, 1, 1).select(first.alias(HASH), F.lit(None).cast("bigint").alias(BATCH))
 
 
-def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
+def _rows_of(keyed: Keyed, place: int, rows: DataFrame, beside: Sequence[str]) -> DataFrame:
     """The rows of one stream: keys, what orders them, and the stream's other columns under names of their own."""
     stream = keyed.streams[place]
     keys = [F.col(f"`{name}`") for name in keyed.by]
@@ -129,6 +131,7 @@ def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
         *(column.alias(name) for name, column in _signs(keyed, stream, rows).items()),
         *_matched(keyed),
         *(F.col(f"`{column}`").alias(name) for name, column in _values(keyed, place).items()),
+        *beside,
     )
 
 

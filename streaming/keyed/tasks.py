@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streaming.base import AT, EPOCH, MICROSECOND, FunctionError, computes_as_sql, python_values
 from streaming.declare import STATE, Keyed
-from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, KeyState, Output
+from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, KeyState, Observe, Output
 from streaming.keyed.rules import PinnedRules, row_class
 from streaming.keyed.state_table import DUE, HASH, TIMERS, OpenBucket, StoredKey, StoredState
 from streaming.tables import TaskFile, TaskFiles
@@ -96,6 +96,7 @@ def fold_partition(
     batches: Iterable[pa.RecordBatch],
     rules: PinnedRules | None = None,
     state: StoredState | None = None,
+    observe: Observe | None = None,
 ) -> Iterator[Folded]:
     """Fold rows that are sorted by the hash of their key, by key, and those of a key in their order.
 
@@ -104,12 +105,12 @@ def fold_partition(
     are. `rules` are those for these rows, where there are some. Behind `_stream` come `_change`, where the function is
     called for rows that are taken back, and with conditions `_matching`: the places of those that are true of the row.
     Of `state`, where some is given, the buckets are folded that have rows here, and of those to be visited the ones for
-    which a row without `_batch` stands here, each in one go.
+    which a row without `_batch` stands here, each in one go. `observe` is told of each row and timer, as `Fold` says.
 
     Raises:
         FunctionError: as `Fold`.
     """
-    fold = _PartitionFold(keyed, clock, rules, state)
+    fold = _PartitionFold(keyed, clock, rules, state, observe)
     for batch in batches:
         yield from fold.batch(batch)
     yield from fold.end()
@@ -118,8 +119,15 @@ def fold_partition(
 class _PartitionFold:
     """The place in the rows of a partition: a bucket, and a key in it."""
 
-    def __init__(self, keyed: Keyed, clock: int, rules: PinnedRules | None, state: StoredState | None) -> None:
-        self._fold = Fold(keyed, rules)
+    def __init__(
+        self,
+        keyed: Keyed,
+        clock: int,
+        rules: PinnedRules | None,
+        state: StoredState | None,
+        observe: Observe | None,
+    ) -> None:
+        self._fold = Fold(keyed, rules, observe)
         self._clock = clock
         self._state = state
         self._keys = len(keyed.by)

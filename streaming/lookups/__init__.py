@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from streaming.lookups.dimension import DimensionLookup
     from streaming.lookups.operator import EnrichedRuntime
     from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
-    from streaming.lookups.tables import STEP
+    from streaming.lookups.tables import STEP, select_rows
 
 make_front(__name__)

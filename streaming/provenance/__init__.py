@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         Change,
         Evidence,
         InputRow,
+        PinInForce,
         Question,
         RejectedRow,
         Verdict,

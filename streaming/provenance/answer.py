@@ -91,6 +91,21 @@ class Change:
 
 
 @dataclass(frozen=True)
+class PinInForce:
+    """The state of a control stream or a history that some of the rows that count have looked into.
+
+    `of` is its name, and `newest` the newest of its batches that they see, -1 for none. They are the rows of the
+    batches `first` to `last` of `stream`, or its timers, where these are None.
+    """
+
+    of: str
+    newest: int
+    stream: str
+    first: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """A verdict of the gate on a table that a report was made of."""
 
@@ -108,8 +123,9 @@ class Why:
 
     `published` are its rows as readers see them, `recomputed` those that the rows in `inputs` that count give, and
     `agrees` says whether the two are equal: None where nothing is published yet, or nothing can be recomputed. `said`
-    tells it in words. `rules` are what decided on the rows, by name; `versions` those of the tables that were read, of
-    Tidemark and of Spark. `upstream` explains the results of other operators that the rows are, down to the first log.
+    tells it in words. `rules` are what decided on the rows, by name, and `pins` how far what they looked into was;
+    `versions` those of the tables that were read, of Tidemark and of Spark. `upstream` explains the results of other
+    operators that the rows are, down to the first log.
     """
 
     pipeline: str
@@ -125,6 +141,7 @@ class Why:
     rejected: tuple[RejectedRow, ...] = field(default=(), repr=False)
     changes: tuple[Change, ...] = field(default=(), repr=False)
     rules: Mapping[str, str] = field(default_factory=dict, repr=False)
+    pins: tuple[PinInForce, ...] = field(default=(), repr=False)
     versions: Mapping[str, Any] = field(default_factory=dict, repr=False)
     verdicts: tuple[Verdict, ...] = field(default=(), repr=False)
     upstream: tuple[Why, ...] = field(default=(), repr=False)
@@ -193,6 +210,7 @@ class Evidence:
     made_of: tuple[MadeOf, ...] = ()
     is_due: bool = False
     roundings: Mapping[str, float] = field(default_factory=dict)
+    pins: tuple[PinInForce, ...] = ()
 
     def rounding(self, name: str) -> float:
         """The distance of two doubles in a column of the result that differ in the order of their rows alone."""

@@ -12,7 +12,7 @@ from streaming.lake import Lake
 from streaming.operators import open_side
 from streaming.provenance.answer import Change, InputRow, Row, values_of
 from streaming.provenance.days import day_of_key
-from streaming.reading import StoredRows, rows_of_key, value_as_typed
+from streaming.reading import StoredRows, key_as_texts, rows_of_key
 from streaming.tables import delta, newest_commits, rows_of
 
 _CORRECTIONS = "corrections"
@@ -25,7 +25,7 @@ def changes_of_group(lake: Lake, operator: Operator, key: Row, late: Sequence[In
         return ()
     rows, day = rows_of(table), day_of_key(operator, key)
     stored = StoredRows(rows, tuple(rows.schema.names))
-    of_key = rows_of_key(stored, {name: value_as_typed(value) for name, value in key.items()}, day).to_pylist()
+    of_key = rows_of_key(stored, key_as_texts(key), day).to_pylist()
     revisions = sorted({row[REVISION] for row in of_key})
     commits = _looks(table, revisions)
     corrected = {} if day is None or not operator.corrected else _corrections_of(lake, operator, day)

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 from functools import singledispatch
 from typing import Any
 
-from streaming.base import DAY
-from streaming.declare import Operator, OverWindows
+from streaming.base import AT, DAY
+from streaming.declare import Keyed, Operator, OverWindows
 from streaming.lake import Lake
 from streaming.operators import whole_since
 from streaming.provenance.answer import Row
@@ -25,10 +25,19 @@ def day_of_key(operator: Operator, key: Mapping[str, Any]) -> date | None:
 
 @day_of_key.register
 def _(operator: OverWindows, key: Mapping[str, Any]) -> date | None:
-    start = key.get("window_start")
-    if isinstance(start, str):
-        start = instant_of("window_start", start)
-    return start.astimezone(UTC).date() if isinstance(start, datetime) else None
+    return _day_of("window_start", key)
+
+
+@day_of_key.register
+def _(operator: Keyed, key: Mapping[str, Any]) -> date | None:
+    return _day_of(AT, key)
+
+
+def _day_of(column: str, key: Mapping[str, Any]) -> date | None:
+    instant = key.get(column)
+    if isinstance(instant, str):
+        instant = instant_of(column, instant)
+    return instant.astimezone(UTC).date() if isinstance(instant, datetime) else None
 
 
 def why_not_whole(lake: Lake, operator: Operator, key: Row, stored: Sequence[Row]) -> str:

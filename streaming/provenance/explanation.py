@@ -16,18 +16,18 @@ from streaming.base import RELEASE, ReadError, canonical
 from streaming.declare import CURRENT, FIRST, Operator, Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.operators import generation_of, runtime_of
-from streaming.provenance import histories, joins, lookups, selections, sql_views, windows
+from streaming.provenance import histories, joins, keyed, lookups, selections, sql_views, windows
 from streaming.provenance.answer import Evidence, Question, Row, What, Why, compared, evidence_of
 from streaming.provenance.days import day_of_key, why_not_whole
-from streaming.provenance.groups import group_columns, unpublished_key
+from streaming.provenance.groups import unpublished_key
 from streaming.provenance.upstream import Explain, answers_of, upstream_of
-from streaming.reading import key_as_typed, near_keys, rows_of_key, stored_rows, value_as_typed
+from streaming.reading import key_as_texts, key_as_typed, near_keys, rows_of_key, stored_rows
 from streaming.tables import delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_KINDS = (histories, joins, lookups, selections, sql_views, windows)
+OF_KINDS = (histories, joins, keyed, lookups, selections, sql_views, windows)
 """The modules that tell for each kind of operator which rows made a result."""
 _SHOWN = 5
 
@@ -49,7 +49,7 @@ def why(
         pipeline: A pipeline, or its name.
         operator: A view or another operator of it; its first one if left out.
         key: The values of columns that tell which result is meant, such as `{"origin": "JFK", "window_start": ...}`.
-            Texts stand for the values of other types; an instant without a zone is of UTC.
+            Texts stand for the values of other types; an instant without a zone is of UTC, and None is a null.
         what: What is current, or the first result.
         as_of: A batch, an instant or a savepoint as of which the lake is read; as it is now if left out.
         lake: That of the settings if left out.
@@ -134,9 +134,9 @@ class _Asked:
     what: What
 
     @property
-    def texts(self) -> dict[str, str]:
-        """The key as it is typed."""
-        return {name: value if isinstance(value, str) else value_as_typed(value) for name, value in self.key.items()}
+    def texts(self) -> dict[str, str | None]:
+        """The key with texts for its values."""
+        return key_as_texts(self.key)
 
     @property
     def name(self) -> str:
@@ -168,6 +168,7 @@ def _answered(asked: _Asked) -> Why:
         evidence.rejected,
         evidence.changes,
         dict(_rules(operator)),
+        evidence.pins,
         _versions(lake, operator, evidence),
         upstream=upstream,
         notes=(*evidence.notes, *notes),
@@ -177,7 +178,7 @@ def _answered(asked: _Asked) -> Why:
 
 def _group(asked: _Asked) -> tuple[Row, tuple[Row, ...]]:
     """The key of the one group that is meant, with the values of all its columns, and the rows published of it."""
-    operator, columns = asked.operator, group_columns(asked.operator)
+    operator, columns = asked.operator, asked.operator.explained_by
     for name in asked.key:
         if name not in columns:
             raise ReadError(
@@ -189,9 +190,7 @@ def _group(asked: _Asked) -> tuple[Row, tuple[Row, ...]]:
             )
     rows = _rows_of(asked)
     groups: dict[str, list[Row]] = {}
-    # Texts do not tell a null from the text `null`, values do.
-    nulls = [name for name, value in asked.key.items() if value is None]
-    for row in (each for each in rows.to_pylist() if all(each[name] is None for name in nulls)):
+    for row in rows.to_pylist():
         groups.setdefault(repr([canonical(row[name]) for name in columns]), []).append(row)
     if len(groups) > 1:
         raise _several(asked, [{name: of[0][name] for name in columns} for of in groups.values()])
@@ -206,22 +205,23 @@ def _group(asked: _Asked) -> tuple[Row, tuple[Row, ...]]:
 
 def _rows_of(asked: _Asked) -> pa.Table:
     """The rows that are published of the key, with all columns of their table."""
-    stored = stored_rows(asked.lake, asked.pipeline, asked.operator, _named(asked.what))
+    stored = stored_rows(asked.lake, asked.pipeline, asked.operator, _named(asked))
     if stored is not None:
         return rows_of_key(stored, asked.texts, day_of_key(asked.operator, asked.texts))
     from streaming.base import F
 
-    frame = runtime_of(asked.operator, asked.lake).readable[_named(asked.what)](asked.session())
+    frame = runtime_of(asked.operator, asked.lake).readable[_named(asked)](asked.session())
     for name, text in asked.texts.items():
         column = F.col(f"`{name}`")
         value = F.lit(text).try_cast(frame.schema[name].dataType)
-        same = column.eqNullSafe(value) if text != "null" else column.isNull() | (column.cast("string") == text)
-        frame = frame.where(same)
+        frame = frame.where(column.isNull() if text is None else column == value)
     return frame.toArrow()
 
 
-def _named(what: What) -> str:
-    return CURRENT if what == "current" else FIRST
+def _named(asked: _Asked) -> str:
+    """The name by which the rows are read; what is never corrected is a first result and current at once."""
+    has_first = FIRST in runtime_of(asked.operator, asked.lake).readable
+    return FIRST if asked.what == "first" and has_first else CURRENT
 
 
 def _several(asked: _Asked, keys: list[Row]) -> ReadError:
@@ -238,7 +238,7 @@ def _several(asked: _Asked, keys: list[Row]) -> ReadError:
 
 
 def _none(asked: _Asked, columns: tuple[str, ...]) -> ReadError:
-    stored = stored_rows(asked.lake, asked.pipeline, asked.operator, _named(asked.what))
+    stored = stored_rows(asked.lake, asked.pipeline, asked.operator, _named(asked))
     near = () if stored is None else near_keys(stored, asked.texts, columns)
     return ReadError(
         f"no result of {asked.name} has {key_as_typed(asked.texts) or 'a key'}.",

@@ -1,4 +1,4 @@
-"""The columns that tell which result is meant, and results that are not published yet."""
+"""The keys of the rows that a result is made of, and results that are not published yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming.operators import whole_since
 from streaming.provenance.answer import Row
 from streaming.provenance.days import day_of_key
 from streaming.provenance.log_rows import rows_near
-from streaming.reading import NULL, instant_of
+from streaming.reading import instant_of
 from streaming.tables import Between, arrow_schema_of, delta
 
 if TYPE_CHECKING:
@@ -24,18 +24,7 @@ if TYPE_CHECKING:
 
 
 @singledispatch
-def group_columns(operator: Operator) -> tuple[str, ...]:
-    """The columns that tell which result of an operator is meant: those of its key, or all where it has none."""
-    return operator.result_key or operator.columns
-
-
-@group_columns.register
-def _(operator: OverWindows) -> tuple[str, ...]:
-    return operator.identity
-
-
-@singledispatch
-def keys_of_streams(operator: OverWindows, key: Row) -> dict[Stream, list[Row]]:
+def keys_of_streams(operator: Operator, key: Row) -> dict[Stream, list[Row]]:
     """The values of the columns of each stream by which its rows are of a key; a stream of both sides has two."""
     raise NotImplementedError(type(operator).__name__)
 
@@ -55,13 +44,15 @@ def _(operator: TwoSided, key: Row) -> dict[Stream, list[Row]]:
 
 
 @singledispatch
-def unpublished_key(operator: Operator, lake: Lake, texts: Mapping[str, str], spark: Callable[[], Any]) -> Row | None:
+def unpublished_key(
+    operator: Operator, lake: Lake, texts: Mapping[str, str | None], spark: Callable[[], Any]
+) -> Row | None:
     """The key of a group of which rows are there, and no result is published; None where there are none."""
     return None
 
 
 @unpublished_key.register
-def _(operator: OverWindows, lake: Lake, texts: Mapping[str, str], spark: Callable[[], Any]) -> Row | None:
+def _(operator: OverWindows, lake: Lake, texts: Mapping[str, str | None], spark: Callable[[], Any]) -> Row | None:
     window, own = operator.window, delta.open_table(lake.table(operator))
     if own is None or window.merging or window.reach is None or not {*operator.by, "window_start"} <= texts.keys():
         return None
@@ -98,8 +89,8 @@ def _ends(operator: OverWindows, start: datetime, spark: SparkSession) -> list[d
     return [from_micros(row["end"]) for row in of_start.collect()]
 
 
-def _value(name: str, text: str, type_: pa.DataType) -> Any:
-    if text == NULL:
+def _value(name: str, text: str | None, type_: pa.DataType) -> Any:
+    if text is None:
         return None
     try:
         if pa.types.is_timestamp(type_):

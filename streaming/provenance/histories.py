@@ -2,42 +2,70 @@
 
 from __future__ import annotations
 
-from streaming.base import BATCH
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import ADDED, BATCH, ORIGIN, counted, literal
 from streaming.declare import History
+from streaming.log import batches_after, read_log, valid
 from streaming.operators import Progress
-from streaming.provenance.answer import Evidence, Question, evidence_of
+from streaming.provenance.answer import Evidence, Question, Row, evidence_of
 from streaming.provenance.changes import changes_of_group
-from streaming.provenance.groups import group_columns
-from streaming.provenance.log_rows import as_input, frame_of, rows_near
-from streaming.revisions import intervals_by_revisions
+from streaming.provenance.log_rows import as_input, frame_of, place_of, rows_near
+from streaming.revisions import identity_of_revision, intervals_again, refused_extracts, without_row
 from streaming.tables import Between
-
-
-@group_columns.register
-def _(operator: History) -> tuple[str, ...]:
-    return operator.of.key
 
 
 @evidence_of.register
 def _(operator: History, question: Question) -> Evidence:
-    lake, came = question.lake, operator.of.revisions
-    rows = rows_near(lake, came, [question.key], Between())
-    through = Progress.as_read(lake, operator).batch
-    is_followed = [batch <= through for batch in rows.valid[BATCH].to_pylist()]
-    inputs = tuple(
-        as_input(came, row, came.columns, counts=counts, reason="" if counts else "not followed yet")
-        for row, counts in zip(rows.valid.to_pylist(), is_followed, strict=True)
+    lake, stream, came = question.lake, operator.of, operator.of.revisions
+    log = rows_near(lake, came, [question.key], Between())
+    rows, through = log.valid.to_pylist(), Progress.as_read(lake, operator).batch
+    batches = [] if stream.snapshots is None else batches_after(lake, came, -1)
+    changed = [] if stream.snapshots is None and stream.forget is None else batches_after(lake, stream, -1)
+    followed = [each for each in batches if each.number <= through]
+    numbers = {row[BATCH] for row in rows if row[BATCH] <= through}
+    gone = without_row(numbers, followed, refused_extracts(changed)) if followed else []
+    frame = frame_of(question, log).where(f"{BATCH} <= {through}")
+    if followed:
+        # When an extract was taken, all its rows tell together; one that lacks the key has no other.
+        together = () if stream.snapshots is None or stream.snapshots.taken_at is None else numbers
+        extracts = valid(read_log(question.spark(), lake, came)).where(F.col(BATCH).isin(*gone, *together))
+        frame = frame.unionByName(extracts.where(~_is(question.key)), allowMissingColumns=True)
+    changes = read_log(question.spark(), lake, stream)
+    intervals, forgotten = intervals_again(frame, operator, followed, changes, changed)
+    recomputed = intervals.where(_is(question.key)).select(*(f"`{name}`" for name in operator.columns))
+    left = dict.fromkeys(_places(frame, forgotten), "forgotten: it came before all that was remembered of its key")
+    left |= {place_of(row[BATCH], row[ORIGIN]): "not followed yet" for row in rows if row[BATCH] > through}
+    reasons = [left.get(place_of(row[BATCH], row[ORIGIN]), "") for row in rows]
+    inputs = (
+        as_input(came, row, came.columns, counts=not reason, reason=reason)
+        for row, reason in zip(rows, reasons, strict=True)
     )
-    evidence = Evidence(
+    lacks = f"{', '.join(map(str, gone))}, which {'has' if len(gone) == 1 else 'have'} no row of it"
+    return Evidence(
         tuple(sorted(inputs, key=lambda row: row.batch)),
-        None,
-        rows.rejected,
+        tuple(recomputed.toArrow().to_pylist()),
+        log.rejected,
         changes_of_group(lake, operator, question.key),
-        files=rows.files,
-        versions={lake.log(came): rows.version},
+        (f"it is gone by {counted(len(gone), 'extract')}: batch {lacks}",) if gone else (),
+        files=log.files,
+        versions={lake.log(came): log.version},
     )
-    if operator.of.snapshots is not None or operator.of.forget is not None:
-        return evidence.without("extracts and what is forgotten tell more than the rows of one key: `tidemark audit`")
-    frame = frame_of(question, rows).where(f"{BATCH} <= {through}")
-    intervals = intervals_by_revisions(frame, operator).select(*(f"`{name}`" for name in operator.columns))
-    return evidence.recomputed_as(tuple(intervals.toArrow().to_pylist()))
+
+
+def _is(key: Row) -> Column:
+    """True for the rows of a key."""
+    values = ((name, literal(value) if hasattr(value, "hour") else F.lit(value)) for name, value in key.items())
+    return reduce(and_, (F.col(f"`{name}`").eqNullSafe(value) for name, value in values), F.lit(True))
+
+
+def _places(came: DataFrame, forgotten: DataFrame | None) -> list[tuple[int, str]]:
+    """The places in their log of those rows that are forgotten, by their identity as `_added`."""
+    if forgotten is None:
+        return []
+    rows = came.withColumn(ADDED, identity_of_revision()).join(forgotten, ADDED, "left_semi").select(BATCH, ORIGIN)
+    return [place_of(row[BATCH], row[ORIGIN]) for row in rows.toArrow().to_pylist()]

@@ -6,14 +6,8 @@ from streaming.base import ORIGIN
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined, Stream
 from streaming.joins import pairs_of_rows
 from streaming.provenance.answer import Evidence, Question, Row, are_same, evidence_of
-from streaming.provenance.groups import group_columns
 from streaming.provenance.log_rows import as_input, frame_of, rows_near
 from streaming.tables import Between, FilesRead
-
-
-@group_columns.register
-def _(operator: Joined) -> tuple[str, ...]:
-    return (*operator.selected, LEFT_AT, RIGHT_AT)
 
 
 @evidence_of.register

@@ -78,8 +78,12 @@ def rows_at(lake: Lake, stream: Stream, places: Iterable[tuple[int, str]]) -> tu
 
 def frame_of(question: Question, rows: LogRows) -> DataFrame:
     """The valid rows as a frame with the types of their log."""
-    columns = StructType.fromJson(json.loads(delta.opened(question.lake.log(rows.stream)).schema().to_json()))
-    return as_frame(question, rows.valid, columns)
+    return as_frame(question, rows.valid, types_of_log(question.lake, rows.stream))
+
+
+def types_of_log(lake: Lake, stream: Stream) -> StructType:
+    """The columns of the stream's log, as Spark has them."""
+    return StructType.fromJson(json.loads(delta.opened(lake.log(stream)).schema().to_json()))
 
 
 def as_frame(question: Question, rows: pa.Table, columns: StructType) -> DataFrame:

@@ -14,17 +14,11 @@ from streaming.base import NoVersionError
 from streaming.declare import Operator, Stream, View
 from streaming.provenance.answer import Evidence, InputRow, MadeOf, Question, evidence_of
 from streaming.provenance.changes import changes_of_group
-from streaming.provenance.groups import group_columns
 from streaming.provenance.log_rows import as_frame, as_input
 from streaming.reading import key_as_typed
 from streaming.sql import GLOBAL
 from streaming.sqlviews import MARK, NamedRows, Position, Relation, relations_of
 from streaming.tables import delta
-
-
-@group_columns.register
-def _(operator: View) -> tuple[str, ...]:
-    return operator.query.key
 
 
 @evidence_of.register
@@ -82,7 +76,7 @@ def _inputs(source: Any, relation: Relation, rows: pa.Table) -> Iterator[InputRo
         if isinstance(source, Stream):
             yield as_input(source, row, source.columns)
         else:
-            columns = group_columns(source) if isinstance(source, Operator) else relation.columns
+            columns = source.explained_by if isinstance(source, Operator) else relation.columns
             own = {name: row[name] for name in columns}
             yield InputRow(relation.name, key_as_typed(own), own, -1, values)
 
@@ -92,6 +86,6 @@ def _made_of(sources: Mapping[str, Any], found: Mapping[str, pa.Table]) -> Itera
     for name, table in found.items():
         source = sources[name]
         if isinstance(source, Operator):
-            columns = group_columns(source)
+            columns = source.explained_by
             groups = {json.dumps(each, default=str): each for each in table.select(list(columns)).to_pylist()}
             yield from ((source, group) for group in groups.values())

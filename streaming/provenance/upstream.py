@@ -12,7 +12,6 @@ from streaming.base import BATCH, OperatorError, ReadError, counted, from_micros
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.provenance.answer import InputRow, MadeOf, Row, What, Why
-from streaming.provenance.groups import group_columns
 from streaming.provenance.log_rows import as_input
 from streaming.reading import key_as_typed, value_as_typed
 from streaming.sources import UnitTable, changes_of, unit_table_of
@@ -87,7 +86,7 @@ def _(of: Operator, lake: Lake, side: str, rows: Sequence[Row], explain: Explain
     if side not in ("", "current"):
         return [], [f"rows of the side output {side!r} of {of.name} are not explained"]
     what: What = "current" if side == "current" or not of.overlaid else "first"
-    return answers_of([(of, {name: row[name] for name in group_columns(of)}) for row in rows], what, explain)
+    return answers_of([(of, {name: row[name] for name in of.explained_by}) for row in rows], what, explain)
 
 
 @_answers.register

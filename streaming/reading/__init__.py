@@ -7,7 +7,15 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.reading.changed import Changed, changed
     from streaming.reading.conditions import Untranslatable
-    from streaming.reading.keys import NULL, instant_of, key_as_typed, near_keys, rows_of_key, value_as_typed
+    from streaming.reading.keys import (
+        instant_of,
+        key_as_texts,
+        key_as_typed,
+        near_keys,
+        rows_of_key,
+        value_as_typed,
+        value_of_typed,
+    )
     from streaming.reading.read import Rows, read
     from streaming.reading.selection import Choice
     from streaming.reading.sql import LakeDatabase, LakeTable

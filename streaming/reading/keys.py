@@ -15,16 +15,19 @@ from streaming.reading.conditions import Value, column, quoted, resolved, text_l
 from streaming.reading.selection import Choice, new_database
 from streaming.reading.stored import StoredRows
 
-NULL = "null"
-"""The text of a value that is null."""
+_NULL = "null"
+_QUOTE = '"'
 _NEAR = 5
 
+Texts = Mapping[str, str | None]
+"""A key by its columns, each value as a text that stands for it; None for a null."""
 
-def rows_of_key(rows: StoredRows, key: Mapping[str, str], day: date | None = None) -> pa.Table:
+
+def rows_of_key(rows: StoredRows, key: Texts, day: date | None = None) -> pa.Table:
     """All columns of those rows of a table in which each column of the key has the value that its text stands for.
 
-    An instant is of UTC where it names no zone, and `null` stands for a null, too. `day` is that of all these rows
-    where it is known: days are partitions, so that files of others are left out.
+    An instant is of UTC where it names no zone. `day` is that of all these rows where it is known: days are partitions,
+    so that files of others are left out.
 
     Raises:
         ReadError: a column is not there, or a text is no value of its type.
@@ -36,14 +39,14 @@ def rows_of_key(rows: StoredRows, key: Mapping[str, str], day: date | None = Non
     return replace(Choice(whole), conditions=tuple(conditions)).table()
 
 
-def near_keys(rows: StoredRows, key: Mapping[str, str], columns: Sequence[str]) -> tuple[str, ...]:
+def near_keys(rows: StoredRows, key: Texts, columns: Sequence[str]) -> tuple[str, ...]:
     """The keys in these columns that come nearest to one of which there is no row, as they are typed; a few of them."""
     schema, named = rows.source.schema, [name for name in columns if name in rows.source.schema.names]
     if not named:
         return ()
     is_same = [f"coalesce(cast({_is(name, text, schema)} as int), 0)" for name, text in key.items() if name in named]
     apart = [
-        f"levenshtein(coalesce(cast({quoted(name)} as varchar), ''), {text_literal(text)})"
+        f"levenshtein(coalesce(cast({quoted(name)} as varchar), ''), {text_literal(text or '')})"
         for name, text in key.items()
         if name in named
     ]
@@ -63,9 +66,23 @@ def key_as_typed(key: Mapping[str, Any]) -> str:
 
 
 def value_as_typed(value: object) -> str:
-    """A value as it is typed: an instant of UTC without its zone, a null as `null`."""
+    """A value as it is typed: an instant of UTC without its zone, a null as `null`, and the text null as `"null"`."""
     if value is None:
-        return NULL
+        return _NULL
+    if isinstance(value, str) and (value == _NULL or _is_quoted(value)):
+        return f"{_QUOTE}{value}{_QUOTE}"
+    return value if isinstance(value, str) else text_of_value(value)
+
+
+def value_of_typed(typed: str) -> str | None:
+    """The text that stands for a value, of what was typed: None for `null`; quotes stand for what is between them."""
+    if typed == _NULL:
+        return None
+    return typed[1:-1] if _is_quoted(typed) else typed
+
+
+def text_of_value(value: object) -> str:
+    """The text that stands for a value but a null: an instant of UTC is without its zone."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC) if value.tzinfo else value).replace(tzinfo=None).isoformat()
     if isinstance(value, bool):
@@ -73,16 +90,22 @@ def value_as_typed(value: object) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def _is(name: str, text: str, schema: pa.Schema) -> str:
+def key_as_texts(key: Mapping[str, object]) -> dict[str, str | None]:
+    """A key with each of its values as the text that stands for it; texts stay as they are."""
+    return {name: None if value is None else text_of_value(value) for name, value in key.items()}
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == _QUOTE
+
+
+def _is(name: str, text: str | None, schema: pa.Schema) -> str:
     """SQL of DuckDB: whether a column has the value of a text."""
     value = column(name, schema)
-    same = _equals(name, value, text, schema)
-    return f"(({same}) or ({value.sql} is null))" if text == NULL else f"({same})"
+    return f"({value.sql} is null)" if text is None else f"({_equals(name, value, text, schema)})"
 
 
 def _equals(name: str, value: Value, text: str, schema: pa.Schema) -> str:
-    if text == NULL and value.kind != "text":
-        return "false"
     match value.kind:
         case "instant":
             return f"{value.sql} = timestamptz '{instant_of(name, text).isoformat()}'"

@@ -67,11 +67,7 @@ def extracts_as_revisions(
     first = F.row_number().over(SortedBy.partitionBy(*keys, BATCH).orderBy(place))
     rows = rows.withColumns({"_first": first, "_again": retraction_of(came)}).where("_first = 1")
     rows = _with_times_taken(rows, came, stream)
-    whole = [
-        batch.number
-        for batch in batches
-        if batch.cause == "source" and batch.summary.rows > batch.rejected == 0 and batch.number not in refused
-    ]
+    whole = _whole(batches, refused)
     in_order = SortedBy.partitionBy(*keys).orderBy(BATCH)
     following = F.coalesce(F.lead(BATCH).over(in_order), F.lit(1 << 62))
     wholes = F.array(*map(F.lit, whole)).cast("array<bigint>")
@@ -104,6 +100,25 @@ def extracts_as_revisions(
     ended = rows.where(F.col("_gone_at").isNotNull() & ~odd)
     ended = ended.withColumns({GONE: F.lit(True), SEQUENCE: F.col("_gone_in"), SINCE: F.col("_gone_at")})
     return told.unionByName(ended)
+
+
+def without_row(numbers: Collection[int], batches: Sequence[Batch], refused: Collection[int]) -> list[int]:
+    """The extracts that say that a key is gone, of which the batches `numbers` have a row: the next one after each."""
+    gone = set[int]()
+    whole, last = _whole(batches, refused), -1
+    for number in (*sorted(numbers), 1 << 62):
+        gone |= {*[each for each in whole if last < each < number][:1]} if last >= 0 else set()
+        last = number
+    return sorted(gone)
+
+
+def _whole(batches: Sequence[Batch], refused: Collection[int]) -> list[int]:
+    """The batches that are a whole extract, so that it tells what is gone."""
+    return [
+        batch.number
+        for batch in batches
+        if batch.cause == "source" and batch.summary.rows > batch.rejected == 0 and batch.number not in refused
+    ]
 
 
 def _with_times_taken(rows: DataFrame, came: DataFrame, stream: Stream) -> DataFrame:

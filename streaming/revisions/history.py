@@ -348,26 +348,15 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         stored = self.first_at(spark, pinned.versions[""]).select(*columns)
         words = "intervals: those between the revisions of each key, in the order of their times"
         changes = logs[history.of.name]
-        if history.of.forget is not None:
-            identified = came.withColumn(ADDED, identity_of_revision())
-            came = identified.join(forgotten_in(ever_rejected(changes.rows)), ADDED, "left_anti")
-            forgotten = _forgotten_by(came, history, changes.batches)
-            came = came.join(forgotten, ADDED, "left_anti").drop(ADDED)
-        revisions = self._revisions(came, changes, through)
-        yield Law("history", history.name, stored, _expected(revisions, history).select(*columns), words).finding()
-        if history.of.forget is not None:
+        batches: list[Batch] = []
+        if history.of.snapshots is not None:
+            batches = [each for each in read_batches(self.lake, history.of.revisions) if each.number <= through]
+        again, forgotten = intervals_again(came, history, batches, changes.rows, changes.batches)
+        yield Law("history", history.name, stored, again.select(*columns), words).finding()
+        if forgotten is not None:
             told = _told_as_forgotten(self._rows(spark, pinned.versions[""])).select(ADDED)
             words = "revisions that are forgotten: those before all that is remembered of their keys"
             yield Law("forgotten", history.name, told, forgotten, words).finding()
-
-    def _revisions(self, came: DataFrame, changes: LogAtVersion, through: int) -> DataFrame:
-        """The revisions that follow from what came, with what orders those of a key, each once."""
-        history, stream = self.operator, self.operator.of
-        if stream.snapshots is None:
-            return _revisions_that_came(came, history)
-        refused = {batch.number for batch in changes.batches if batch.revised.get("refused")}
-        batches = [each for each in read_batches(self.lake, stream.revisions) if each.number <= through]
-        return extracts_as_revisions(came, sorted(batches, key=lambda each: each.number), refused, history)
 
     def _current(self, spark: SparkSession) -> DataFrame:
         return intervals_of(self._read(spark), self.operator).orderBy(*(f"`{name}`" for name in self._order))
@@ -419,12 +408,35 @@ def intervals_of(signed: DataFrame, history: History) -> DataFrame:
     return net(signed, [ADDED], [BATCH]).select(*(f"`{name}`" for name in history.columns), DAY, REASON)
 
 
-def intervals_by_revisions(came: DataFrame, history: History) -> DataFrame:
+def intervals_again(
+    came: DataFrame,
+    history: History,
+    batches: Sequence[Batch],
+    changes: DataFrame,
+    changed: Sequence[Batch],
+) -> tuple[DataFrame, DataFrame | None]:
     """The intervals between the revisions in some rows of the log of what came: the columns of a result, and `_day`.
 
-    The stream has neither extracts nor an age from which it forgets.
+    They are computed by Spark's windows alone, of what came in `batches`; `changes` are the rows of the log of changes,
+    which has the batches `changed`. Of a stream that forgets comes with them, as `_added`, which revisions the history
+    has forgotten; None of others.
     """
-    return _expected(_revisions_that_came(came, history), history)
+    stream, forgotten = history.of, None
+    if stream.forget is not None:
+        identified = came.withColumn(ADDED, identity_of_revision())
+        came = identified.join(forgotten_in(ever_rejected(changes)), ADDED, "left_anti")
+        forgotten = _forgotten_by(came, history, changed)
+        came = came.join(forgotten, ADDED, "left_anti").drop(ADDED)
+    if stream.snapshots is None:
+        return _expected(_revisions_that_came(came, history), history), forgotten
+    in_order = sorted(batches, key=lambda each: each.number)
+    revisions = extracts_as_revisions(came, in_order, refused_extracts(changed), history)
+    return _expected(revisions, history), forgotten
+
+
+def refused_extracts(changed: Sequence[Batch]) -> frozenset[int]:
+    """The batches of what came whose extract was refused, as the batches of the log of changes tell."""
+    return frozenset(batch.number for batch in changed if batch.revised.get("refused"))
 
 
 def _effect_on_intervals(history: History, coming: Coming, keys: DataFrame) -> Effect:

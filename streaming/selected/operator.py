@@ -93,15 +93,16 @@ def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionAll, parts)
 
 
-def selected_of(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows of the selection's own output that the valid `rows` of each stream's log become, before a function."""
-    own = select_all(selected, rows).select(F.col("_0").alias(_FROM))
-    explodes = selected.outputs[""].explode is not None
-    return (
-        own.select(F.explode(_FROM).alias(_FROM) if explodes else _FROM)
-        .where(F.col(_FROM).isNotNull())
-        .select(f"{_FROM}.*")
-    )
+def selected_again(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of the selection's own table that the valid `rows` of each stream's log become.
+
+    They have all columns of the table but when they were written; those that are taken back are among them.
+    """
+    frame = select_all(selected, rows)
+    schema = table_schemas(selected, columns_by_output(selected, frame))[""]
+    schema = schema.remove(schema.get_field_index(WRITTEN_AT))
+    task = HandOn(selected.name, outputs_of(selected), "", selected.function, schema)
+    return frame.mapInArrow(task, spark_schema(schema))
 
 
 def _signs(selected: Selected, stream: Stream) -> dict[str, Column]:

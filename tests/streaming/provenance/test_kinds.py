@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from streaming import (
     Lake,
     LookupRequest,
     Pipeline,
+    RowFunction,
     Rule,
     Selected,
     Stream,
@@ -37,6 +40,8 @@ from streaming import (
 )
 from streaming.base import ReadError
 from streaming.changes import publish
+from streaming.service.drain import drain
+from tests.support.feeds import land_all
 from tests.support.instants import NOW, at
 from tests.support.runs import run
 from tidemark.testing import correct
@@ -106,8 +111,13 @@ def order(number: int, country: str, seconds: float, amount: int | None, version
     }
 
 
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def corrected(spark: SparkSession, there: Lake) -> None:
+    """Correct what is late by now, and publish it."""
+    assert correct(spark, there, by_country, lambda: NOW)
+    publish(spark, there, by_country)
+
+
+def sold(spark: SparkSession, there: Lake) -> Lake:
     """```
     batch 0    1 de@1=5  2 de@2=7  3 fr@3=1  4 without an amount: rejected
     batch 1    5 fr@90=2, 60 of it@60=1           the windows at 0 are closed: de 12, fr 1
@@ -115,16 +125,21 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     corrected  de 14
     ```
     """
-    there = Lake(str(tmp_path_factory.mktemp("shop") / "lake"))
     first = [order(1, "de", 1, 5), order(2, "de", 2, 7), order(3, "fr", 3, 1), order(4, "de", 4, None)]
     run(spark, there, shop, first)
     run(spark, there, shop, [order(5, "fr", 90, 2), *(order(100 + number, "it", 60, 1) for number in range(60))])
     run(spark, there, shop, [order(2, "de", 2, 9, version=2)])
-    assert correct(spark, there, by_country, lambda: NOW)
-    publish(spark, there, by_country)
+    corrected(spark, there)
+    return there
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The lake of `sold`, with the chain that follows what is current of it."""
+    there = sold(spark, Lake(str(tmp_path_factory.mktemp("shop") / "lake")))
     run(spark, there, shop)
     run(spark, there, minutes)
-    yield there
+    return there
 
 
 def amounts(answer: Why) -> list[int]:
@@ -177,7 +192,14 @@ def test_a_chain_comes_down_to_the_first_log(spark: SparkSession, lake: Lake) ->
 
 
 @pytest.mark.long
-def test_a_number_of_a_report_comes_down_to_results_rows_and_verdicts(spark: SparkSession, lake: Lake) -> None:
+def test_a_number_of_a_report_comes_down_to_results_rows_and_verdicts(spark: SparkSession, tmp_path: Path) -> None:
+    """```
+    published  de 14, fr 1
+    batch 3    2 de@2=2, version 3    3 de@3=1, version 2        late: de 8, and nothing of fr
+    corrected
+    ```
+    """
+    lake = sold(spark, Lake(str(tmp_path / "lake")))
     with pytest.raises(ReadError, match=r"report 'totals' is not published yet .* `tidemark report totals`"):
         why_of_report(spark, lake, report, {"country": "de"})
     judge_and_publish(spark, lake, report, "a run")
@@ -194,26 +216,114 @@ def test_a_number_of_a_report_comes_down_to_results_rows_and_verdicts(spark: Spa
         ReadError, match=r"no section of report 'totals' has all of planet. Its columns are: country, total"
     ):
         why_of_report(spark, lake, report, {"planet": "mars"})
+    assert answer.notes == ()
+    run(spark, lake, shop, [order(2, "de", 2, 2, version=3), order(3, "de", 3, 1, version=2)])
+    corrected(spark, lake)
+    older, gone = (why_of_report(spark, lake, report, {"country": country}) for country in ("de", "fr"))
+    assert (older.agrees, older.published[0]["total"], older.upstream[0].published[0]["total"]) == (True, 14, 8)
+    window = "window_start=2026-01-01T00:00:00 window_end=2026-01-01T00:00:10"
+    assert older.notes == (f"by_country country=de {window} has changed since the report was published",)
+    first_of_fr = f"by_country country=fr {window} is not current any more: publish the report again"
+    assert first_of_fr in gone.notes
 
 
-def test_a_selected_row_and_a_pair_come_down_to_the_rows_of_the_log(spark: SparkSession, tmp_path: Any) -> None:
-    visits = Stream(
-        "visits",
-        Files("landing/visits"),
-        Json("id string, at timestamp, pages bigint"),
-        event_time="at",
-        clock=BoundedOutOfOrderness("5 seconds", max_ahead="30 days"),
-    )
-    long_visits = Selected("long_visits", visits, select={"id": "id", "doubled": "pages * 2"}, where="pages > 3")
-    twice = Joined("twice", visits, visits, on=("id",), between=("0 seconds", "1 second"))
-    asked = Enriched("asked", visits, channel, {"channel": "string"})
-    pipeline, lake = Pipeline(visits, (long_visits, twice, asked)), Lake(str(tmp_path / "lake"))
-    run(spark, lake, pipeline, [{"id": f"v{n}", "at": at(n).isoformat(), "pages": n} for n in range(6)])
-    answer = why(pipeline, long_visits, {"id": "v5"}, lake=lake, spark=spark)
+visits = Stream(
+    "visits",
+    Files("landing/visits"),
+    Json("id string, at timestamp, pages bigint"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("5 seconds", max_ahead="30 days"),
+)
+clicks = replace(visits, name="clicks", source=Files("landing/clicks"))
+
+
+def doubled(row: Any, opened: Any) -> Iterator[dict[str, Any]]:
+    """Each row twice, one with its pages doubled."""
+    yield {"id": row.id, "pages": row.pages}
+    yield {"id": row.id, "pages": row.pages * 2}
+
+
+def raising(row: Any, opened: Any) -> Iterator[dict[str, Any]]:
+    raise ValueError("no such page")
+
+
+long_visits = Selected("long_visits", visits, select={"id": "id", "doubled": "pages * 2"}, where="pages > 3")
+twice = Selected("twice", visits, function=RowFunction(doubled, "id string, pages bigint"))
+both = Selected("both", (visits, clicks), select={"id": "id", "pages": "pages"}, where="pages > 0")
+clicked = Joined("clicked", visits, clicks, on=("id",), between=("-1 second", "1 second"))
+asked = Enriched("asked", visits, channel, {"channel": "string"})
+site = Pipeline(name="site", streams=(visits, clicks), operators=(long_visits, twice, both, clicked, asked))
+
+
+@pytest.fixture(scope="module")
+def site_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """```
+    visits     v0@0=0  v1@1=1 ... v5@5=5
+    clicks     v0@0.5=10  v1@1.5=11 ... v5@5.5=15
+    ```
+    """
+    there = Lake(str(tmp_path_factory.mktemp("site") / "lake"))
+    for stream, later, more in ((visits, 0.0, 0), (clicks, 0.5, 10)):
+        land_all(there, stream, [{"id": f"v{n}", "at": at(n + later).isoformat(), "pages": n + more} for n in range(6)])
+    drain(spark, there, site, now=lambda: NOW)
+    return there
+
+
+def told(spark: SparkSession, lake: Lake, of: Any, **key: Any) -> Why:
+    return why(site, of, key, lake=lake, spark=spark)
+
+
+def pages_of(answer: Why) -> list[tuple[str, int]]:
+    return sorted((row.stream, row.values["pages"]) for row in answer.inputs)
+
+
+def test_a_selected_row_comes_down_to_the_row_of_the_log(spark: SparkSession, site_lake: Lake) -> None:
+    answer = told(spark, site_lake, long_visits, id="v5")
     assert (answer.agrees, answer.published) == (True, ({"id": "v5", "doubled": 10},))
     assert [(row.values["pages"], row.place.endswith("position 5")) for row in answer.inputs] == [(5, True)]
-    pair = why(pipeline, twice, {"_left_at": at(3)}, lake=lake, spark=spark)
-    assert (pair.agrees, [row.values["pages"] for row in pair.inputs]) == (True, [3])
-    answer = why(pipeline, asked, {"id": "v5"}, lake=lake, spark=spark)
-    assert (answer.agrees, answer.said) == (None, "it cannot be recomputed: what was answered is in its table alone")
-    assert (answer.published[0]["channel"], [row.values["pages"] for row in answer.inputs]) == ("web", [5])
+    first = why(site, long_visits, {"id": "v5"}, what="first", lake=site_lake, spark=spark)
+    assert (first.agrees, first.published) == (True, answer.published)
+
+
+def test_what_a_function_made_of_a_row_is_made_again(spark: SparkSession, site_lake: Lake) -> None:
+    with pytest.raises(ReadError, match="id=v3 is true of 2 results"):
+        told(spark, site_lake, twice, id="v3")
+    answer = told(spark, site_lake, twice, id="v3", pages=6)
+    assert (answer.agrees, answer.recomputed, pages_of(answer)) == (True, answer.published, [("visits", 3)])
+
+
+def test_a_function_that_raises_by_now_is_told(
+    spark: SparkSession, site_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = replace(twice, function=RowFunction(raising, "id string, pages bigint"))
+    answer = why(replace(site, operators=(broken,)), broken, {"id": "v3", "pages": 6}, lake=site_lake, spark=spark)
+    assert (answer.agrees, pages_of(answer)) == (None, [("visits", 3)])
+    assert "its SQL or function raised" in answer.said and "no such page" in answer.said
+
+
+def test_a_row_selected_of_several_streams_comes_down_to_the_one_that_it_is_of(
+    spark: SparkSession, site_lake: Lake
+) -> None:
+    answer = told(spark, site_lake, both, id="v2", pages=12)
+    assert (answer.agrees, answer.published, pages_of(answer)) == (True, ({"id": "v2", "pages": 12},), [("clicks", 12)])
+
+
+def test_a_pair_comes_down_to_the_row_of_either_side(spark: SparkSession, site_lake: Lake) -> None:
+    answer = told(spark, site_lake, clicked, _left_at=at(3))
+    assert answer.agrees and pages_of(answer) == [("clicks", 13), ("visits", 3)]
+    by_side = {row.stream: row.event_time for row in answer.inputs}
+    assert by_side == {"visits": at(3), "clicks": at(3.5)}
+
+
+def test_what_was_answered_is_told_and_what_it_was_asked_by_comes_down_to_the_log(
+    spark: SparkSession, site_lake: Lake
+) -> None:
+    answer = told(spark, site_lake, asked, id="v5")
+    assert (answer.agrees, answer.published[0]["channel"]) == (True, "web")
+    row, given = answer.inputs
+    assert (row.stream, row.values["pages"]) == ("visits", 5)
+    assert (given.stream, given.values) == ("asked", {"channel": "web"})
+    assert given.place == "asked 2026-01-01 12:00:00, attempt 1, version 1 of the call"
+    assert answer.notes == (
+        "channel is what was answered, once, and is taken as it is stored: nobody can ask that again",
+    )

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from streaming.reading.keys import instant_of, rows_of_key
+from streaming.reading.keys import instant_of, key_as_typed, near_keys, rows_of_key, value_as_typed, value_of_typed
 from streaming.reading.stored import StoredRows
 from streaming.tables.arrow import Between
 
@@ -22,7 +22,9 @@ def stored(**columns: pa.Array) -> StoredRows:
 
 
 def chosen(rows: StoredRows, **key: str) -> list[int]:
-    return sorted(rows_of_key(rows, key)["number"].to_pylist())
+    """The numbers of the rows of a key, as it is typed."""
+    texts = {name: value_of_typed(typed) for name, typed in key.items()}
+    return sorted(rows_of_key(rows, texts)["number"].to_pylist())
 
 
 def test_an_instant_with_an_offset_is_of_its_day_in_utc() -> None:
@@ -83,3 +85,21 @@ def test_decimals_are_told_apart_by_their_last_digit(typed: str, numbers: list[i
 def test_a_float_is_that_of_its_shortest_text(typed: str, numbers: list[int]) -> None:
     values = pa.array([0.1, float("nan"), 0.0], pa.float32())
     assert chosen(stored(number=pa.array([1, 2, 3]), value=values), value=typed) == numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "typed", "number"),
+    [
+        (None, "null", 1),
+        ("null", '"null"', 2),
+        ("", "", 3),
+        ('"null"', '""null""', 4),
+        ('"', '"', 5),
+        ("NULL", "NULL", 6),
+    ],
+)
+def test_a_null_and_each_text_are_typed_in_their_own_way(value: str | None, typed: str, number: int) -> None:
+    rows = stored(number=pa.array(range(1, 7)), country=pa.array([None, "null", "", '"null"', '"', "NULL"]))
+    assert (value_as_typed(value), value_of_typed(typed)) == (typed, value)
+    assert chosen(rows, country=typed) == [number]
+    assert near_keys(rows, {"country": value}, ("country",))[0] == key_as_typed({"country": value})

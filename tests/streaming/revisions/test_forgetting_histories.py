@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream
+from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream, why
 from streaming.audit.laws import audit
 from streaming.declare import STATE
 from streaming.keyed import state_table
@@ -118,6 +118,11 @@ def test_a_history_remembers_the_last_of_the_old_revisions_and_forgets_what_come
         ("c", 5, None, "new", "Ulm"),
     ]
     assert forgotten(spark, lake) == [(3, "a", 3)]
+    answer = why(PIPELINE, ALL, {"id": "a"}, lake=lake, spark=spark)
+    assert (answer.agrees, [row.values["version"] for row in answer.counting]) == (True, [1, 2, 4])
+    assert [row.reason for row in answer.inputs if not row.counts] == [
+        "forgotten: it came before all that was remembered of its key"
+    ]
     told = frame(spark, lake, ALL, "forgotten").select("_reason").first()
     assert told is not None and "a newer revision was known before 2026-01-01T00:00:30+00:00" in told[0]
     assert runtime_of(ALL, lake).position() == "batch 3 of 3; 1 revision forgotten"

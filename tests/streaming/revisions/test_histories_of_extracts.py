@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Rule, Snapshots, Stream
+from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Rule, Snapshots, Stream, why
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.operators.runtime import frame
@@ -98,6 +98,11 @@ def test_rows_that_are_new_changed_gone_and_there_again_have_the_times_of_their_
     )
     assert [row[:2] for row in intervals(spark, lake, NEWEST)] == [(1, "new"), (2, "gold"), (3, "new"), (5, "new")]
     assert broken(spark, lake, PIPELINE) == []
+    # One customer's intervals follow from its rows, and from the extracts that have none of it.
+    for history, number, gone in ((BY_EXTRACT, 3, 1), (BY_ROW, 3, 1), (BY_EXTRACT, 4, 2)):
+        answer = why(PIPELINE, history, {"id": number}, lake=lake, spark=spark)
+        assert (answer.agrees, {row.values["id"] for row in answer.inputs}) == (True, {number})
+        assert answer.notes == (f"it is gone by 1 extract: batch {gone}, which has no row of it",)
 
 
 @pytest.mark.long

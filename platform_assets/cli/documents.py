@@ -185,11 +185,15 @@ class VolumeDocument(BaseModel):
 
 
 class RateDocument(BaseModel):
-    """The rows that steps have followed `per_second`: `steps` of them, of one operator or `all operators`."""
+    """The rows that `steps` steps of an operator have followed `per_second`.
+
+    With `is_estimate` it is the slowest other one that was measured, as nobody has measured the own one.
+    """
 
     per_second: float
     steps: int
     of: str
+    is_estimate: bool
 
 
 class JudgementDocument(BaseModel):
@@ -249,15 +253,22 @@ class PartDocument(BaseModel):
 
 
 class PipelinePlanDocument(BaseModel):
-    """The parts of one pipeline, and how many of them the lake has otherwise than they are declared."""
+    """The parts of one pipeline, and how many of them the lake has otherwise than they are declared.
+
+    `outdated` are the reports on results that were built anew since they were published.
+    """
 
     pipeline: str
     pending: int
     parts: list[PartDocument]
+    outdated: list[str] = []
 
 
 class PlanDocument(Document):
-    """`tidemark plan --json`; `pending` is the sum over all pipelines, and where it is 0, the command exits with 0."""
+    """`tidemark plan --json`; `pending` is the sum over all pipelines.
+
+    Where it is 0 and no report is outdated, the command exits with 0.
+    """
 
     lake: str
     pending: int

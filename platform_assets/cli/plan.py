@@ -56,12 +56,13 @@ def plan(
 ) -> None:
     """Tell how what is declared differs from the lake, and what apply would do; writes nothing.
 
-    Exits with 0 if there is nothing to do, with 2 if changes are pending, and with 1 if it fails.
+    Exits with 0 if there is nothing to do, with 2 if changes are pending or a report is outdated, and with 1 if it
+    fails.
     Spark is started for --diff alone.
     """
     lake, pipelines = current_lake(), named_pipelines(names)
     found = [(pipeline, rollout(pipeline, lake=lake)) for pipeline in pipelines]
-    pending = [each.pipeline for _, each in found if each.pending]
+    pending = [each.pipeline for pipeline, each in found if each.pending or _outdated_reports(pipeline)]
     with _Replays(diff, _keys(diff_keys), rows_to_print(limit)) as replays:
         if as_json:
             told = [_document(pipeline, each, replays) for pipeline, each in found]
@@ -71,6 +72,7 @@ def plan(
                 print_broken(broken_modules())
             for pipeline, each in found:
                 _print(pipeline, each)
+                _print_outdated(_outdated_reports(pipeline))
                 for part in each.parts:
                     _print_replay(replays.of(pipeline, part), limit)
             if pending:
@@ -100,8 +102,7 @@ def apply(
             pending.append(pipeline)
         if reports := _outdated_reports(pipeline):
             outdated.append(pipeline)
-            for name in reports:
-                console.print(f"~ report {name}: of results that were built anew since", highlight=False, markup=False)
+            _print_outdated(reports)
     if pending or outdated:
         if not yes:
             typer.confirm(f"\nApply this to {lake.root}?", abort=True)
@@ -196,6 +197,11 @@ def _print(pipeline: Pipeline, found: Rollout) -> None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def _print_outdated(reports: Sequence[str]) -> None:
+    for name in reports:
+        console.print(f"~ report {name}: of results that were built anew since", highlight=False, markup=False)
+
+
 def _print_replay(found: Replay | Judgement | None, limit: int | None) -> None:
     if found is None:
         return
@@ -254,7 +260,7 @@ def _is_done_by_apply(part: RolloutPart) -> bool:
 
 
 def _document(pipeline: Pipeline, found: Rollout, replays: _Replays) -> PipelinePlanDocument:
-    document = found.document()
+    document = {**found.document(), "outdated": _outdated_reports(pipeline)}
     for told, part in zip(document["parts"], found.parts, strict=True):
         told["reports"] = list(_reports(pipeline, part))
         match replays.of(pipeline, part):

@@ -66,7 +66,10 @@ def _time(part: RolloutPart) -> str:
     if part.rate is None or part.seconds is None:
         return "how long that takes nobody has measured here: a stream that runs on and on records it"
     pace = f"{part.rate.per_second:,.0f} rows a second, measured over {counted(part.rate.steps, 'step')}"
-    return f"about {length(timedelta(seconds=part.seconds))} at {pace} of {part.rate.of}"
+    about = f"about {length(timedelta(seconds=part.seconds))} at {pace} of {part.rate.of}"
+    return (
+        f"{about}, the slowest operator that was measured, as nobody has this one" if part.rate.is_estimate else about
+    )
 
 
 def _size(size: int) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         version_after,
         with_changes,
     )
-    from streaming.log.declarations import declaration_changes_of, note_declaration, noted_pipeline
+    from streaming.log.declarations import declaration_changes_of, note_declaration, noted_pipeline, refused_source
     from streaming.log.ingest import (
         Ingest,
         append_heartbeat,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -72,11 +73,15 @@ class Volume:
 
 @dataclass(frozen=True)
 class Rate:
-    """The rows of logs that steps have followed `per_second`, measured over `steps` of `of`, an operator or all."""
+    """The rows of logs that steps have followed `per_second`, measured over `steps` of `of`, an operator.
+
+    `is_estimate`: it is another operator, the slowest one that was measured, as nobody has measured the own one.
+    """
 
     per_second: float
     steps: int
     of: str
+    is_estimate: bool = False
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ def _operators_of(stream: Stream) -> list[Operator]:
 
 def _of_stream(lake: Lake, pipeline: Pipeline, stream: Stream) -> RolloutPart:
     # What functions here import imports Spark, which takes a second: importing this module should not.
-    from streaming.log import declaration_changes_of
+    from streaming.log import declaration_changes_of, refused_source
 
     part = RolloutPart(stream.name, stream.kind_name, "unchanged")
     log = delta.open_table(lake.log(stream.revisions))
@@ -285,6 +290,14 @@ def _of_stream(lake: Lake, pipeline: Pipeline, stream: Stream) -> RolloutPart:
     words = tuple(change.words for change in changes)
     if any(change.fact == "revisions" for change in changes):
         advice = "what its changes follow from stays: give it back, or see what a run says, which refuses it"
+        return replace(part, state="changed", action="refused", changes=words, advice=advice)
+    if refused := refused_source(stream, changes):
+        before, after = (str(each).partition(" ")[0] for each in (refused.before, refused.after))
+        advice = (
+            f"its log and checkpoint are of {before}, and no run goes on from them with "
+            f"{'another' if before == after else 'a'} {after}: give the source back, and declare a stream of another "
+            "name for the new one; a selection of both brings their rows together"
+        )
         return replace(part, state="changed", action="refused", changes=words, advice=advice)
     if misfits:
         names = " and ".join(repr(change.part) for change in misfits)
@@ -466,6 +479,7 @@ def _is_ready(lake: Lake, operator: Operator) -> bool | None:
 class _Rates:
     """The steps that streams of a pipeline have recorded lately, with the batches of the logs that they followed."""
 
+    lake: Lake
     pipeline: Pipeline
     logs: Sequence[Measure]
     steps: Sequence[Measure]
@@ -478,17 +492,31 @@ class _Rates:
         names = {operator.name for operator in pipeline.operators}
         measures = read_progress(lake, pipeline, utc_now() - _MEASURED_FOR)
         logs = [measure for measure in measures if measure.is_of_log]
-        return cls(pipeline, logs, [measure for measure in measures if measure.query in names])
+        return cls(lake, pipeline, logs, [measure for measure in measures if measure.query in names])
 
     def of(self, operator: Operator) -> Rate | None:
-        """The rate of an operator's own steps, or where it has none yet of those of all; None where there is none."""
-        for operators, name in (((operator,), operator.name), (self.pipeline.operators, "all operators")):
-            steps = {each: [step for step in self.steps if step.query == each.name] for each in operators}
-            seconds = sum(step.seconds for taken in steps.values() for step in taken)
-            rows = sum(self._followed(each, taken) for each, taken in steps.items() if taken)
-            if rows and seconds:
-                return Rate(rows / seconds, sum(map(len, steps.values())), name)
-        return None
+        """The rate of an operator's own steps, or else of the slowest other one; None where none was measured."""
+        return self._measured(operator) or self._slowest
+
+    @cached_property
+    def _slowest(self) -> Rate | None:
+        """The least of the rates of the pipeline's operators, or where there is none, of those of other pipelines."""
+        others = (each for each in declared_pipelines().values() if each != self.pipeline)
+        of_others = (_Rates.recorded(self.lake, each) for each in others)
+        rates = self._own or [rate for each in of_others for rate in each._own]
+        slowest = min(rates, key=lambda rate: rate.per_second, default=None)
+        return None if slowest is None else replace(slowest, is_estimate=True)
+
+    @property
+    def _own(self) -> list[Rate]:
+        rates = map(self._measured, self.pipeline.operators)
+        return [rate for rate in rates if rate is not None]
+
+    def _measured(self, operator: Operator) -> Rate | None:
+        steps = [step for step in self.steps if step.query == operator.name]
+        seconds = sum(step.seconds for step in steps)
+        rows = self._followed(operator, steps) if steps else 0
+        return Rate(rows / seconds, len(steps), operator.name) if rows and seconds else None
 
     def _followed(self, operator: Operator, steps: Sequence[Measure]) -> int:
         """The rows that came into an operator's logs while it took these steps: those it has followed."""

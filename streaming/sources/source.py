@@ -178,6 +178,9 @@ class Source(ABC):
     can_remake_checkpoint: ClassVar[bool] = False
     """True if the rows of the log tell all that its checkpoint does, so that a lost one can be made again."""
 
+    goes_on_elsewhere: ClassVar[bool] = True
+    """True if its log goes on where it is declared to read from another place than before."""
+
     counts_rows: ClassVar[bool] = False
     """True if `compare` counts rows, so that it can tell nothing once the log has dropped some."""
 

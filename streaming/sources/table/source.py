@@ -76,6 +76,7 @@ class Table(OffsetSource):
     what: Literal["first", "current"] = "first"
 
     counts_rows: ClassVar[bool] = True
+    goes_on_elsewhere: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_choice("what", self.what, "of Table", ("first", "current"))

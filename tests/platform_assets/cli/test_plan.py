@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.demo.pipelines import flights as demo
 from platform_assets.demo.reports import on_time_performance
+from streaming.declare import Selected
 from streaming.formats import Json
 from streaming.lake.lake import Lake
 from streaming.operations import rebuild
@@ -85,8 +86,38 @@ def test_reports_that_an_apply_was_killed_before_are_published_by_the_next_one(
     assert on_time_performance.report.pipeline == demo.pipeline
     assert tidemark("report on_time_performance")[0] == 0
     rebuild(spark, lake, demo.pipeline, demo.departures_by_origin)
-    assert tidemark("plan flights")[0] == NOTHING
+    code, text = tidemark("plan flights")
+    assert code == PENDING and "~ report on_time_performance: of results that were built anew since" in text
+    document = json.loads(tidemark("plan flights --json")[1])
+    assert (document["pending"], document["pipelines"][0]["outdated"]) == (0, ["on_time_performance"])
     code, text = tidemark("apply flights --yes")
     assert code == NOTHING and "report on_time_performance is published again" in text
     code, text = tidemark("apply flights --yes")
     assert code == NOTHING and "There is nothing to apply." in text
+
+
+@pytest.mark.long
+def test_reports_are_published_again_though_an_operator_cannot_be_built(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def declared(least: str, where: str) -> None:
+        delayed = Selected("delayed", demo.flights, select=("origin",), where=least)
+        flown = Selected("flown", demo.flights, select=("origin",), where=where)
+        pipeline = replace(demo.pipeline, operators=(demo.departures_by_origin, delayed, flown))
+        monkeypatch.setattr(demo, "pipeline", pipeline)
+        monkeypatch.setattr(on_time_performance, "report", replace(report, pipeline=pipeline))
+
+    report = on_time_performance.report
+    declared("flight > 1", "flight > 0")
+    land_all(lake, demo.flights, FIRST, CLOSING)
+    drain(spark, lake, demo.pipeline, end_of_input=True)
+    assert tidemark("report on_time_performance")[0] == NOTHING
+    declared("flight > 2", "1 / (flight - flight) > 0")
+    code, text = tidemark("apply flights --yes")
+    assert code == FAILED and "delayed: " in text and "DIVIDE_BY_ZERO" in text
+    assert "report on_time_performance is published again" in text
+    assert [
+        part["name"]
+        for part in json.loads(tidemark("plan flights --json")[1])["pipelines"][0]["parts"]
+        if part["action"] == "rebuild"
+    ] == ["flown"]

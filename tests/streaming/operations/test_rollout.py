@@ -17,6 +17,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from platform_assets.texts.rollout import part_lines
 from streaming import (
     Avro,
     BoundedOutOfOrderness,
@@ -36,6 +37,7 @@ from streaming import (
     Selected,
     Stream,
     Table,
+    Then,
     Tumbling,
     View,
     Windowed,
@@ -43,7 +45,7 @@ from streaming import (
     roll_out,
     rollout,
 )
-from streaming.base import DeclarationError, LogError, T, utc_now
+from streaming.base import CheckpointError, DeclarationError, LogError, T, utc_now
 from streaming.declare import Operator
 from streaming.log import RETRACTIONS, dropped_number, note_declaration
 from streaming.operations.replays import judge, replay
@@ -57,6 +59,7 @@ from tests.support.instants import NOW, at
 from tests.support.killed import Killed, killed_at
 from tests.support.running import running
 from tests.support.runs import read_current, run, tuples
+from tests.support.waiting import until
 
 # a@6 is late for its window; the row without a value is rejected.
 ROWS = [("a", 1, 5), ("b", 3, 7), ("a", 12, 1), ("b", 41, 9), ("a", 86_401, 2), ("b", 86_423, 1), ("b", 86_460, 1)]
@@ -258,6 +261,12 @@ STREAMS: dict[str, tuple[Stream, State, Action, str]] = {
         "run",
         "source Files landing/readings → Files landing/others",
     ),
+    "a source of another kind": (
+        replace(readings, source=Table("tables/readings")),
+        "changed",
+        "refused",
+        "source Files landing/readings → Table tables/readings",
+    ),
     "a retention": (replace(readings, retention="30 days"), "adopted", "run", "retention added: 30 days"),
     "a longer delay": (
         replace(readings, clock=BoundedOutOfOrderness("6 seconds", max_ahead="30 days")),
@@ -316,6 +325,18 @@ def test_a_derived_column_of_another_type_is_refused(spark: SparkSession, lake: 
     assert (part.state, part.action) == ("adopted", "run")
 
 
+def test_a_source_that_a_plan_refuses_is_refused_by_a_run(spark: SparkSession, copied: Lake) -> None:
+    other = replace(readings, source=Then(Files("landing/readings"), Files("landing/others")))
+    pipeline = Pipeline(other, (replace(large, of=other),), name="sensed")
+    part = rollout(pipeline, lake=copied).part("readings")
+    assert (part.state, part.action) == ("changed", "refused")
+    assert "are of Files, and no run goes on from them with a Then" in part.advice
+    with pytest.raises(CheckpointError, match=r"its checkpoint .* is gone"):
+        run(spark, copied, pipeline)
+    # Nothing of the refused run stays, so the plan still tells what a run would say.
+    assert rollout(pipeline, lake=copied).part("readings").action == "refused"
+
+
 def test_a_declaration_that_a_run_has_refused_stays_refused(spark: SparkSession, copied: Lake) -> None:
     other = replace(readings, format=Json("id string, at timestamp, value double"))
     pipeline = Pipeline(other, (replace(large, of=other), replace(large, name="huge", of=other)), name="sensed")
@@ -350,7 +371,9 @@ def test_a_stream_that_another_pipeline_declares_is_not_gone(copied: Lake, monke
     assert "older" not in {part.name for part in rollout(sensed(), lake=copied).parts}
 
 
-def test_time_is_estimated_by_the_rates_that_a_stream_has_recorded(copied: Lake) -> None:
+def test_time_is_estimated_by_the_rates_that_a_stream_has_recorded(
+    copied: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches of 30 and 10 rows, followed in steps of 3 s and 1 s: 10 rows a second, so that 8 rows take 0.8 s."""
     began = utc_now() - timedelta(minutes=1)
 
@@ -362,13 +385,22 @@ def test_time_is_estimated_by_the_rates_that_a_stream_has_recorded(copied: Lake)
         progress.add([measure("readings.log", 0, 1, 30, 0), measure("readings.log", 2, 1, 10, 1)])
         progress.add([measure("followed.log", 2, 1, 1_000, 1)])
         progress.add([measure("by_id", 1, 3, 4), measure("by_id", 4, 1, 2)])
+        progress.add([measure("totals", 1, 1, 4), measure("totals", 4, 1, 2)])
     part = rollout(chained(halves_of()), lake=copied).part("by_id")
     assert part.rate is not None and part.seconds is not None
     assert (part.rate.steps, part.rate.of) == (2, "by_id")
     assert part.rate.per_second == pytest.approx(10) and part.seconds == pytest.approx(0.8)
-    # A selection that has never stepped in a stream goes by the others.
-    other = rollout(chained(chosen=replace(large, where="value > 6")), lake=copied).part("large")
-    assert other.rate is not None and other.rate.of == "all operators"
+    assert not part.rate.is_estimate and not any("slowest" in line for line in part_lines(part))
+    # A selection that has never stepped in a stream goes by the slowest that has, also by one of another pipeline.
+    elsewhere = Pipeline(name="elsewhere", streams=(readings,), operators=(large,))
+    monkeypatch.setattr("streaming.operations.rollouts.declared_pipelines", lambda: {"sensed": chained()})
+    larger = replace(large, where="value > 6")
+    for pipeline in (chained(chosen=larger), replace(elsewhere, operators=(larger,))):
+        other = rollout(pipeline, lake=copied).part("large")
+        assert other.rate is not None and (other.rate.of, other.rate.is_estimate) == ("by_id", True)
+        assert any(
+            "the slowest operator that was measured, as nobody has this one" in line for line in part_lines(other)
+        )
 
 
 CHANGED = alone(halves_of(), replace(large, name="huge"))
@@ -418,16 +450,21 @@ def test_a_rollout_beside_a_stream_waits_for_it_to_put_tables_in_place_and_leave
     finished = Event()
 
     def apply() -> None:
-        done.append(roll_out(spark, copied, CHANGED, lambda: NOW))
-        finished.set()
+        try:
+            done.append(roll_out(spark, copied, CHANGED, lambda: NOW))
+        finally:
+            finished.set()
 
     with running(spark, copied, alone(by_id, large)) as stream:
-        beside = Thread(target=apply, daemon=True)
-        beside.start()
-        while not finished.wait(0.1):
+        Thread(target=apply, daemon=True).start()
+
+        def has_finished() -> bool:
             stream.take_over(stream.operators[0])
+            return finished.wait(0.1)
+
+        until(has_finished, "rolled out", within=120)
         assert "another declaration than this process has" in str(stream.paused["by_id"])
-    beside.join()
+    assert done, "the rollout has raised"
     assert list(done[0].rebuilt) == ["by_id"] and done[0].held_by
     assert results(spark, copied) == counted_by_hand(5)
     assert [part.name for part in rollout(CHANGED, lake=copied).pending] == ["huge"]

@@ -163,12 +163,14 @@ def _explained(
         try:
             answer = why(report.pipeline, operators[row.stream], row.origin, lake=lake, spark=spark)
         except ReadError:
-            notes.append(f"{row.stream} {row.place} is not current any more: publish the report again")
+            notes.append(_gone(row))
             continue
         except OperatorError as refused:
             notes.append(str(refused))
             continue
-        if dict(row.values) not in [dict(each) for each in answer.published]:
+        if not answer.published:
+            notes.append(_gone(row))
+        elif dict(row.values) not in [dict(each) for each in answer.published]:
             notes.append(f"{row.stream} {row.place} has changed since the report was published")
         answers.append(answer)
     left = len(inputs) - MOST
@@ -176,6 +178,10 @@ def _explained(
         last = inputs[MOST]
         notes.append(f"{counted(left, 'more result')}, such as: tidemark why {last.stream} {last.place}")
     return tuple(answers), tuple(notes)
+
+
+def _gone(row: InputRow) -> str:
+    return f"{row.stream} {row.place} is not current any more: publish the report again"
 
 
 def _versions(publication: Publication, section: Section) -> dict[str, Any]:

@@ -443,7 +443,7 @@ def _effect_on_intervals(history: History, coming: Coming, keys: DataFrame) -> E
     """The effect of revisions to come on the intervals of their `keys`."""
     names = list(history.of.key)
     before, after = (
-        intervals_by_revisions(valid(came).join(keys, names, "left_semi"), history)
+        _expected(_revisions_that_came(valid(came).join(keys, names, "left_semi"), history), history)
         for came in (coming.came, coming.came.unionByName(coming.revisions, allowMissingColumns=True))
     )
     columns = [name for name in (*history.values, *history.bounds) if name not in names]

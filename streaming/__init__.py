@@ -140,6 +140,7 @@ if TYPE_CHECKING:
         OffsetReader,
         OffsetSource,
         PostgresChanges,
+        RabbitMq,
         Received,
         Reception,
         SqsQueue,

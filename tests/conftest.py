@@ -22,6 +22,7 @@ from tests.support.services import starting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.amqp import Qpid
     from tests.support.kafka import Broker
     from tests.support.object_store import Bucket
 
@@ -78,6 +79,18 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def qpid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Qpid]:
+    """A broker of AMQP 0-9-1, started by the first test that asks for it, in one worker; its jars are fetched once."""
+    from tests.support.amqp import Qpid
+
+    broker = Qpid(tmp_path_factory.mktemp("qpid"))
+    with starting("Qpid"):
+        broker.start()
+    yield broker
+    broker.end()
+
+
+@pytest.fixture(scope="session")
 def object_store_running() -> Iterator[str]:
     """The endpoint of a store that speaks S3, started by the first test that asks for it, in one worker."""
     from tests.support.object_store import server
@@ -125,7 +138,7 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if {"kafka", "hive_metastore"} & {*getattr(item, "fixturenames", ())}:
+        if {"kafka", "hive_metastore", "qpid"} & {*getattr(item, "fixturenames", ())}:
             # Each is a JVM of its own, and those that talk to it wait for it most of their time.
             item.add_marker("processes")
     _leave_out_but_one(items)

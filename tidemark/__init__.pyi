@@ -86,6 +86,7 @@ from streaming import PostgresLookup as PostgresLookup
 from streaming import Protobuf as Protobuf
 from streaming import Punctuated as Punctuated
 from streaming import PurgingTrigger as PurgingTrigger
+from streaming import RabbitMq as RabbitMq
 from streaming import Received as Received
 from streaming import Receiver as Receiver
 from streaming import ReceiverError as ReceiverError

@@ -12,6 +12,7 @@ EXTRAS = {
     "confluent_kafka": "kafka",
     "psycopg": "postgres",
     "paho": "mqtt",
+    "pika": "rabbitmq",
     "obstore": "s3",
     "pyiceberg": "iceberg",
     "fastavro": "avro",

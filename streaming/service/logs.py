@@ -44,6 +44,8 @@ def configure_logs(settings: Settings, pipeline: str, run: str = _NONE) -> None:
     logging.getLogger("tidemark").setLevel(settings.log_level)
     # It prints the trace of every failed batch, which Spark prints anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # It prints a trace of every attempt to connect, of which a receiver tells in a line.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
     # PySpark gives these a handler of their own.
     for name in _BYPASSING:
         logger = PySparkLogger.getLogger(name)

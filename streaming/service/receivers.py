@@ -190,14 +190,14 @@ class Receiving:
             self._report.update(behind=received.behind)
         if received.refused:
             _log.warning("%s: refused %s rows that are too large", self._receiver.name, received.refused)
-        self._land_if_due(folder)
+        self._land_if_due(folder, waits=received.waits)
         self._report.write_if_due()
 
-    def _land_if_due(self, folder: LandingFolder) -> None:
+    def _land_if_due(self, folder: LandingFolder, waits: bool = False) -> None:
         if self._lease is not None and self._lease.lost.is_set():
             raise LeaseError(f"another machine has taken over receiver {self._receiver.name!r}; it goes on there.")
         full = folder.rows >= self._receiver.rows_per_file or folder.size >= self._receiver.bytes_per_file
-        if full or folder.age >= self._every:
+        if waits or full or folder.age >= self._every:
             self._land(folder)
 
     def _land(self, folder: LandingFolder) -> None:

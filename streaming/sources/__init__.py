@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         LandingGuarantee,
         Mqtt,
         PostgresChanges,
+        RabbitMq,
         Received,
         Reception,
         TcpListener,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from platform_assets.demo.feeds import free_port
+from tests.support.waiting import until
 
 _STARTS_WITHIN = 20.0
 
@@ -39,12 +39,18 @@ class Broker:
         settings.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\n{kept}")
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen([program, "-c", str(settings)], stdout=log, stderr=log)
-        deadline = time.monotonic() + _STARTS_WITHIN
-        while time.monotonic() < deadline and self._process.poll() is None:
-            with suppress(OSError), create_connection(("127.0.0.1", self.port), 1):
-                return
-            time.sleep(0.02)
-        pytest.fail(f"mosquitto does not start: {(self.folder / 'log').read_text()[-1_000:]}")
+        until(lambda: not self._runs or self._listens, "listening", _STARTS_WITHIN)
+        assert self._runs, f"mosquitto does not start: {(self.folder / 'log').read_text()[-1_000:]}"
+
+    @property
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def _listens(self) -> bool:
+        with suppress(OSError), create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
 
     def end(self, *, killed: bool = False) -> None:
         """End it, or kill it."""

@@ -21,10 +21,10 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 from streaming.base.errors import FeedError, JarError, JavaError
 
 REQUIRE = "TIDEMARK_REQUIRE_SERVICES"
-STARTED = frozenset(("kafka", "postgres_running", "object_store_running", "hive_metastore"))
+STARTED = frozenset(("kafka", "postgres_running", "object_store_running", "hive_metastore", "qpid"))
 """The fixtures that start a service."""
 
-_ASKED_FOR = re.compile(r"\b(kafka|postgres|postgres_running|object_store_running|bucket|hive_metastore): ")
+_ASKED_FOR = re.compile(r"\b(kafka|postgres|postgres_running|object_store_running|bucket|hive_metastore|qpid): ")
 """An argument by which a test has a service, or a fixture of its file."""
 
 _MISSED = "missed service"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streaming.sources.receivers.landing import LandingFolder
     from streaming.sources.receivers.mqtt import Mqtt
     from streaming.sources.receivers.postgres_changes import PostgresChanges
+    from streaming.sources.receivers.rabbitmq import RabbitMq
     from streaming.sources.receivers.tcp import TcpListener, TcpSocket
     from streaming.sources.receivers.websocket import Websocket
 

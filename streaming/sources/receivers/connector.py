@@ -26,7 +26,8 @@ class Received:
     not null; it is landed in one step with the rows. `refused`: how many others were too large to be taken, or came
     from somebody whom nothing is taken from. `landed` is called once these rows and all before them are durable under
     their final name, for a source that waits for a word. `behind`: bytes that the source keeps for this connector, as
-    they are not landed; None where it does not tell, or not now.
+    they are not landed; None where it does not tell, or not now. `waits`: the source gives no more before all of these
+    are landed, so they land at once.
     """
 
     rows: Sequence[bytes] = ()
@@ -34,6 +35,7 @@ class Received:
     refused: int = 0
     landed: Callable[[], None] | None = None
     behind: int | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True)

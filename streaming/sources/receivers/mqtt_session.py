@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +18,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from streaming.base import ReceiverError
 from streaming.sources.receivers.connector import IDLE, Received
+from streaming.sources.receivers.messages import payload_fields, secret
 from streaming.sources.receivers.web import on_one_line
 
 _AT_ONCE = 1_000
@@ -48,6 +47,7 @@ class MqttSession:
         self._envelope = envelope
         self._longest = longest
         self._messages: list[MQTTMessage] = []
+        self._unacknowledged = 0
         self._refusal = ""
         self._subscribed = False
         self._client = Client(
@@ -74,10 +74,8 @@ class MqttSession:
         Raises:
             ReceiverError: the broker cannot be reached, or refuses; or a variable or certificate is not there.
         """
-        if password is not None and password not in os.environ:
-            raise ReceiverError(f"{self._address} needs {password} in the environment, which is not set; set it.")
         if user is not None or password is not None:
-            self._client.username_pw_set(user or "", None if password is None else os.environ[password])
+            self._client.username_pw_set(user or "", None if password is None else secret(self._address, password))
         properties: Any = Properties(PacketTypes.CONNECT)
         properties.ReceiveMaximum = _IN_FLIGHT
         properties.SessionExpiryInterval = self._session_seconds
@@ -117,11 +115,19 @@ class MqttSession:
         messages, self._messages = self._messages, []
         if not messages:
             return Received()
+        # What was published with QoS 0 takes none of the places.
+        self._unacknowledged += sum(message.qos > 0 for message in messages)
         rows = [self._row(message) for message in messages if len(message.payload) <= self._longest]
-        return Received(rows, refused=len(messages) - len(rows), landed=partial(self._acknowledge, messages))
+        return Received(
+            rows,
+            refused=len(messages) - len(rows),
+            landed=partial(self._acknowledge, messages),
+            waits=self._unacknowledged >= _IN_FLIGHT,
+        )
 
     def _acknowledge(self, messages: Sequence[MQTTMessage]) -> None:
         for message in messages:
+            self._unacknowledged -= message.qos > 0
             # Where the connection is gone, the message comes again.
             self._client.ack(message.mid, message.qos)
 
@@ -135,11 +141,7 @@ class MqttSession:
     def _row(self, message: MQTTMessage) -> bytes:
         if not self._envelope:
             return on_one_line(bytes(message.payload))
-        told = {"topic": message.topic}
-        try:
-            told["payload"] = message.payload.decode()
-        except UnicodeDecodeError:
-            told["payload_base64"] = base64.b64encode(message.payload).decode()
+        told = {"topic": message.topic, **payload_fields(message.payload)}
         return json.dumps(told, ensure_ascii=False).encode()
 
     def _on_connect(self, client: Client, data: Any, flags: Any, code: Any, properties: Any) -> None:

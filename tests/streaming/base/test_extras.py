@@ -52,6 +52,7 @@ NEEDS = {
     "PostgresLookup('', 'select 1')": "postgres",
     "PostgresChanges('orders', 'slot')": "postgres",
     "Mqtt('localhost', ('sensors/#',), 'tidemark')": "mqtt",
+    "RabbitMq('localhost', 'orders')": "rabbitmq",
     "Objects('s3://bucket/orders')": "s3",
     "s3.object_store('s3://bucket/orders')": "s3",
     "SqsQueue('https://sqs.eu-central-1.amazonaws.com/1/orders')": "s3",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 
 from streaming import Lake, Mqtt, Reception
 from streaming.base.errors import DeclarationError, ReceiverError
+from streaming.sources.receivers import mqtt_session
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.mqtt import Broker, broker
 from tests.support.receiving import landed_rows, received, running
@@ -54,15 +56,17 @@ def test_messages_keep_the_contract(mosquitto: Broker) -> None:
     check_connector(connector, rows, lambda: mosquitto.publish("sensors/a", b"1", b"2\n3", b"\xff"))
 
 
-def take(connector: Mqtt, number: int, *, lands: bool) -> list[bytes]:
-    """So many rows at least, and all that come with them."""
+def take(connector: Mqtt, number: int, *, lands: bool, within: float = 30) -> list[bytes]:
+    """So many rows at least, and all that come with them; the test fails where they do not in time."""
     rows: list[bytes] = []
+    deadline = time.monotonic() + within
     with closing(connector.receive(Reception())) as receiving:
         while len(rows) < number:
             part = next(receiving)
             rows += part.rows
             if lands and part.landed is not None:
                 part.landed()
+            assert time.monotonic() < deadline, f"only {len(rows)} of {number} rows came"
         rows += next(receiving).rows
     return rows
 
@@ -93,6 +97,21 @@ def test_more_messages_wait_for_their_landing_than_a_broker_hands_out_unasked(mo
 
 
 @pytest.mark.long
+def test_a_broker_that_hands_out_no_more_waits_for_the_landing_and_for_nothing_else(
+    mosquitto: Broker, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mqtt_session, "_IN_FLIGHT", 10)
+    connector = replace(MQTT, port=mosquitto.port)
+    take(connector, 0, lands=True)
+    mosquitto.publish("sensors/a", *(str(number).encode() for number in range(25)))
+    with running(lake, received(connector, every="1 hour")) as run:
+        until(lambda: run.rows == 25, "come")
+        # It may have handed out more than it was asked for.
+        until(lambda: len(landed_rows(lake)) >= 20, "landed")
+    assert landed_rows(lake) == [str(number) for number in range(25)]
+
+
+@pytest.mark.long
 def test_an_envelope_tells_the_topic_and_what_is_too_long_is_refused(mosquitto: Broker) -> None:
     connector = replace(MQTT, port=mosquitto.port, envelope=True, longest_message=10)
     mosquitto.publish("sensors/kept", b"old", retain=True)
@@ -102,7 +121,9 @@ def test_an_envelope_tells_the_topic_and_what_is_too_long_is_refused(mosquitto: 
         next(receiving)
         mosquitto.publish("sensors/a", "é\n1".encode(), b"x" * 11, b"\xff")
         mosquitto.publish("others/a", b"unseen")
+        deadline = time.monotonic() + 30
         while len(told) < 3 or not refused:
+            assert time.monotonic() < deadline, f"only {told} and {refused} refused came"
             part = next(receiving)
             told += map(json.loads, part.rows)
             refused += part.refused

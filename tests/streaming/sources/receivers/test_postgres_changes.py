@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -55,11 +56,13 @@ class Landing:
     rows: list[dict[str, Any]] = field(default_factory=list)
     cursor: Any = None
 
-    def receive(self, connector: PostgresChanges, portions: int | None = None) -> None:
-        """Land so many portions, or all that the server's log has by now."""
+    def receive(self, connector: PostgresChanges, portions: int | None = None, within: float = 60) -> None:
+        """Land so many portions, or all that the server's log has by now; the test fails where not in time."""
+        deadline = time.monotonic() + within
         ((end,),) = rows(connector.connection, "select (pg_current_wal_flush_lsn() - '0/0')::bigint")
         with closing(connector.receive(Reception(self.cursor))) as receiving:
             for part in receiving:
+                assert time.monotonic() < deadline, f"only {self.told} came, up to {self.cursor}"
                 self.land(part)
                 portions = None if portions is None else portions - 1
                 is_done = self.cursor and self.cursor["snapshot"] is None and self.cursor["lsn"] >= end

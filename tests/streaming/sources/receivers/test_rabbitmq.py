@@ -1,0 +1,259 @@
+"""Messages of real brokers of AMQP 0-9-1: each lands, whatever dies, and those that were landed do not come again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streaming import Lake, RabbitMq, Reception
+from streaming.base.errors import ReceiverError, StreamingError
+from streaming.sources.receivers.messages import payload_fields
+from tests.streaming.sources.receivers.contract import check_connector
+from tests.support.amqp import Broker, Qpid, RabbitMqServer
+from tests.support.receiving import landed, landed_rows, received, running
+from tests.support.services import starting
+from tests.support.waiting import until
+
+RABBITMQ = RabbitMq("127.0.0.1", "orders")
+
+
+def test_names_and_numbers_that_cannot_be_are_refused() -> None:
+    for wrong, text in (
+        ({"queue": ""}, "queue='' of RabbitMq cannot be the name of a queue that stays"),
+        ({"queue": "amq.gen-1"}, "queue='amq.gen-1' of RabbitMq cannot be the name of a queue that stays"),
+        ({"queue": "é" * 128}, "write one of 1 to 255 bytes"),
+        ({"queue": ("orders",)}, "queue of RabbitMq is ('orders',), a tuple"),
+        ({"port": 0}, "port=0 of RabbitMq is no port"),
+        ({"prefetch": 0}, "prefetch=0 of RabbitMq is no number of messages"),
+        ({"prefetch": 65_536}, "prefetch=65536 of RabbitMq is more than AMQP can ask for; write 1 to 65535."),
+        ({"longest_message": 0}, "longest_message=0 of RabbitMq is no number of bytes"),
+        ({"user": "alice"}, "user='alice' and password=None of RabbitMq belong together"),
+        ({"ca": "ca.pem"}, "checks nothing without ssl=True"),
+        ({"connects_within": "soon"}, "soon"),
+    ):
+        with pytest.raises(StreamingError, match=re.escape(text)):
+            replace(RABBITMQ, **wrong)
+
+
+def test_an_address_tells_where_the_queue_is_and_no_secret() -> None:
+    assert RABBITMQ.address == "amqp://127.0.0.1:5672, queue orders"
+    shop = replace(RABBITMQ, ssl=True, virtual_host="shop", user="alice", password="SHOP_PASSWORD")
+    assert shop.address == "amqps://127.0.0.1:5671, virtual host shop, queue orders"
+    with pytest.raises(ReceiverError, match="needs SHOP_PASSWORD in the environment"):
+        next(shop.receive(Reception()))
+
+
+def test_a_payload_is_text_where_it_is_utf_8_and_base64_where_it_is_not() -> None:
+    assert payload_fields("é\n1".encode()) == {"payload": "é\n1"}
+    assert payload_fields(b"\xff") == {"payload_base64": "/w=="}
+
+
+@pytest.fixture(scope="module")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqServer]:
+    """RabbitMQ itself, where it is installed."""
+    server = RabbitMqServer(tmp_path_factory.mktemp("rabbitmq"))
+    with starting("RabbitMQ"):
+        server.start()
+    yield server
+    server.end()
+
+
+def orders(broker: Broker, queue: str) -> RabbitMq:
+    """The receiver of a new queue of the broker."""
+    broker.declare(queue)
+    return RabbitMq("127.0.0.1", queue, broker.port, broker.virtual_host)
+
+
+def take(connector: RabbitMq, number: int, *, lands: bool, within: float = 30) -> list[bytes]:
+    """So many rows at least, and all that come with them; the test fails where they do not in time."""
+    rows: list[bytes] = []
+    deadline = time.monotonic() + within
+    with closing(connector.receive(Reception())) as receiving:
+        while len(rows) < number:
+            part = next(receiving)
+            rows += part.rows
+            if lands and part.landed is not None:
+                part.landed()
+            assert time.monotonic() < deadline, f"only {len(rows)} of {number} rows came"
+        rows += next(receiving).rows
+    return rows
+
+
+def test_messages_keep_the_contract(qpid: Qpid) -> None:
+    connector = orders(qpid, "contract")
+    check_connector(connector, [b"1", b"2 3", b"\xff"], lambda: qpid.publish("contract", b"1", b"2\n3", b"\xff"))
+
+
+@pytest.mark.long
+def test_messages_of_rabbitmq_keep_the_contract(rabbitmq: RabbitMqServer) -> None:
+    connector = orders(rabbitmq, "contract")
+    check_connector(connector, [b"1", b"2 3", b"\xff"], lambda: rabbitmq.publish("contract", b"1", b"2\n3", b"\xff"))
+
+
+def test_what_was_not_landed_comes_again_and_what_was_does_not(qpid: Qpid) -> None:
+    connector = orders(qpid, "again")
+    qpid.publish("again", b"1", b"2")
+    assert take(connector, 2, lands=False) == [b"1", b"2"]
+    qpid.publish("again", b"3")
+    assert take(connector, 3, lands=True) == [b"1", b"2", b"3"]
+    qpid.publish("again", b"4")
+    assert take(connector, 1, lands=True) == [b"4"]
+    assert qpid.waiting("again") == 0
+
+
+def landing_is_the_word(broker: Broker) -> None:
+    connector = orders(broker, "landing")
+    broker.publish("landing", b"1", b"2", b"3")
+    assert take(connector, 3, lands=False) == [b"1", b"2", b"3"]
+    broker.end(killed=True)
+    with pytest.raises(ReceiverError, match="cannot be reached"):
+        next(connector.receive(Reception()))
+    broker.start()
+    assert take(connector, 3, lands=True) == [b"1", b"2", b"3"]
+    broker.publish("landing", b"4")
+    assert take(connector, 1, lands=True) == [b"4"], "what was landed does not come again"
+    assert broker.waiting("landing") == 0
+
+
+@pytest.mark.long
+def test_what_was_not_landed_comes_again_also_from_a_broker_that_was_killed(qpid: Qpid) -> None:
+    landing_is_the_word(qpid)
+
+
+@pytest.mark.long
+def test_what_was_not_landed_comes_again_also_from_a_rabbitmq_that_was_killed(rabbitmq: RabbitMqServer) -> None:
+    landing_is_the_word(rabbitmq)
+
+
+def envelopes(broker: Broker, connector: RabbitMq) -> list[dict[str, Any]]:
+    connector = replace(connector, envelope=True, longest_message=10)
+    headers = {"source": "till", "items": 2, "of": {"shop": "Ulm"}}
+    broker.publish("envelope", "é\n1".encode(), message_id="m-1", timestamp=1_700_000_000, headers=headers)
+    broker.publish("envelope", b"x" * 11, b"\xff")
+    return [json.loads(row) for row in take(connector, 2, lands=True)]
+
+
+ENVELOPES = [
+    {
+        "exchange": "",
+        "routing_key": "envelope",
+        "redelivered": False,
+        "message_id": "m-1",
+        "timestamp": 1_700_000_000,
+        "headers": {"source": "till", "items": 2, "of": {"shop": "Ulm"}},
+        "payload": "é\n1",
+    },
+    {
+        "exchange": "",
+        "routing_key": "envelope",
+        "redelivered": False,
+        "message_id": None,
+        "timestamp": None,
+        "headers": None,
+        "payload_base64": "/w==",
+    },
+]
+
+
+def test_an_envelope_tells_who_sent_what_and_what_is_too_long_is_refused(qpid: Qpid) -> None:
+    assert envelopes(qpid, orders(qpid, "envelope")) == ENVELOPES
+    assert qpid.waiting("envelope") == 0, "what is refused does not come again"
+
+
+@pytest.mark.long
+def test_rabbitmq_gives_what_is_refused_to_the_dead_letter_exchange(rabbitmq: RabbitMqServer) -> None:
+    rabbitmq.declare("too_long")
+    rabbitmq.declare("envelope", x_dead_letter_exchange="", x_dead_letter_routing_key="too_long")
+    assert envelopes(rabbitmq, RabbitMq("127.0.0.1", "envelope", rabbitmq.port)) == ENVELOPES
+    until(lambda: rabbitmq.waiting("too_long") == 1, "in the queue of dead letters")
+    assert rabbitmq.waiting("envelope") == 0
+
+
+def test_messages_land_before_they_are_due_once_the_broker_hands_out_no_more(qpid: Qpid, lake: Lake) -> None:
+    connector = replace(orders(qpid, "prefetch"), prefetch=10)
+    qpid.publish("prefetch", *(str(number).encode() for number in range(25)))
+    with running(lake, received(connector, every="1 hour")) as run:
+        until(lambda: run.rows == 25, "come")
+        until(lambda: len(landed_rows(lake)) == 20, "landed")
+    assert [*map(len, landed(lake))] == [10, 10, 5]
+    assert landed_rows(lake) == [str(number) for number in range(25)]
+    assert qpid.waiting("prefetch") == 0
+
+
+def test_what_is_not_there_or_not_allowed_is_told(
+    qpid: Qpid, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SHOP_PASSWORD", "open sesame")
+    there = RabbitMq("127.0.0.1", "nowhere", qpid.port, qpid.virtual_host, connects_within="5 seconds")
+    for wrong, text in (
+        ({}, r"queue nowhere cannot be consumed \(.*nowhere.*\); declare and bind the queue"),
+        ({"virtual_host": "none"}, r"refuses guest \(.*none.*\); correct user, password or virtual_host"),
+        ({"user": "alice", "password": "SHOP_PASSWORD"}, r"refuses alice \(.*\); correct user, password"),
+        ({"port": 1}, r"cannot be reached \(.*refused.*\); start the broker"),
+        ({"ssl": True}, r"cannot be reached \(.+\); start the broker"),
+        ({"ssl": True, "ca": "none.pem"}, r"cannot be reached \(.*No such file.*\)"),
+        ({"host": "nobody.invalid"}, r"cannot be reached \(.+\); start the broker"),
+    ):
+        with pytest.raises(ReceiverError, match=text) as raised:
+            next(replace(there, **wrong).receive(Reception()))
+        assert "open sesame" not in str(raised.value)
+    assert "open sesame" not in caplog.text
+
+
+@pytest.mark.long
+def test_a_queue_that_is_deleted_is_missed(rabbitmq: RabbitMqServer) -> None:
+    connector = orders(rabbitmq, "deleted")
+    with closing(connector.receive(Reception())) as receiving:
+        next(receiving)
+        rabbitmq.delete("deleted")
+        with pytest.raises(ReceiverError, match="its queue was deleted or is moving"):
+            until(lambda: next(receiving).rows, "told")
+
+
+@pytest.mark.long
+def test_a_stream_of_rabbitmq_is_refused(rabbitmq: RabbitMqServer) -> None:
+    rabbitmq.declare("stream", x_queue_type="stream")
+    connector = RabbitMq("127.0.0.1", "stream", rabbitmq.port)
+    with closing(connector.receive(Reception())) as receiving:
+        next(receiving)
+        rabbitmq.publish("stream", b"1")
+        with pytest.raises(ReceiverError, match="is a stream, of which the broker does not keep in mind"):
+            until(lambda: next(receiving).rows, "told")
+
+
+@pytest.mark.long
+def test_a_quorum_queue_of_rabbitmq_is_landed_while_its_broker_is_killed_again_and_again(
+    rabbitmq: RabbitMqServer, lake: Lake
+) -> None:
+    rabbitmq.declare("quorum", x_queue_type="quorum")
+    connector = RabbitMq("127.0.0.1", "quorum", rabbitmq.port, prefetch=20)
+    every_message_lands(rabbitmq, connector, lake)
+
+
+@pytest.mark.long
+def test_every_message_lands_while_the_broker_is_killed_again_and_again(qpid: Qpid, lake: Lake) -> None:
+    every_message_lands(qpid, orders(qpid, "killed"), lake)
+
+
+def every_message_lands(broker: Broker, connector: RabbitMq, lake: Lake) -> None:
+    sent: list[str] = []
+    with running(lake, received(connector, every="100 milliseconds")) as run:
+        until(lambda: run.statuses and run.status.state == "receiving", "connected")
+        for turn in range(3):
+            batch = [f"{turn}-{number}" for number in range(50)]
+            broker.publish(connector.queue, *(each.encode() for each in batch))
+            sent += batch
+            until(lambda: run.rows, "rows have come")
+            broker.end(killed=turn != 1)
+            broker.start()
+        until(lambda: {*sent} <= {*landed_rows(lake)}, "landed", within=60)
+    assert not run.error and {*landed_rows(lake)} == {*sent}

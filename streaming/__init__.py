@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         CommittedOffsets,
         Connector,
         CsvRecords,
+        DltPoll,
         Files,
         Generator,
         HttpPoll,

@@ -43,6 +43,7 @@ from streaming import DeltaEvictor as DeltaEvictor
 from streaming import DeltaTable as DeltaTable
 from streaming import Derived as Derived
 from streaming import DimensionLookup as DimensionLookup
+from streaming import DltPoll as DltPoll
 from streaming import Drop as Drop
 from streaming import Effect as Effect
 from streaming import Enriched as Enriched

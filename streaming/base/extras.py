@@ -13,6 +13,7 @@ EXTRAS = {
     "psycopg": "postgres",
     "paho": "mqtt",
     "pika": "rabbitmq",
+    "dlt": "dlt",
     "obstore": "s3",
     "pyiceberg": "iceberg",
     "fastavro": "avro",

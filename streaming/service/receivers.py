@@ -123,8 +123,13 @@ class Receiving:
 
     def _open(self) -> None:
         landing = make_landing(self._lake, self._receiver)
-        completes = self._connector.guarantee == "at most once"
-        self._folder = LandingFolder(landing, self._receiver.name, completes=completes, now=self._now)
+        self._folder = LandingFolder(
+            landing,
+            self._receiver.name,
+            completes=self._connector.guarantee == "at most once",
+            to_cursor=self._connector.guarantee == "exactly once",
+            now=self._now,
+        )
         if self._folder.landed_before:
             self._report.update(left_behind=self._folder.landed_before)
             _log.warning(
@@ -158,10 +163,12 @@ class Receiving:
         except LeaseError:
             raise
         except Exception as error:
+            # What was not landed, or has no cursor, comes again.
             if self._connector.guarantee == "at least once":
-                # What was not landed comes again.
                 self._report.update(rows=self._report.status.landed)
                 self._folder.discard()
+            else:
+                self._forget(self._folder)
             stood = self._report.status.rows > before or time.monotonic() - began > _STEADY
             self._report.update(reconnects=self._report.status.reconnects + stood)
             if not stood:
@@ -197,10 +204,16 @@ class Receiving:
         if self._lease is not None and self._lease.lost.is_set():
             raise LeaseError(f"another machine has taken over receiver {self._receiver.name!r}; it goes on there.")
         full = folder.rows >= self._receiver.rows_per_file or folder.size >= self._receiver.bytes_per_file
-        if waits or full or folder.age >= self._every:
+        if not folder.open_rows and (waits or full or folder.age >= self._every):
             self._land(folder)
 
+    def _forget(self, folder: LandingFolder) -> None:
+        rows = folder.open_rows
+        self._durably(folder.forget)
+        self._report.update(rows=self._report.status.rows - rows)
+
     def _land(self, folder: LandingFolder) -> None:
+        self._forget(folder)
         rows = folder.rows
         self._durably(lambda: self._landed(folder.land(), rows))
         folder.tell()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
     from streaming.sources.receivers import (
         Connector,
+        DltPoll,
         HttpPoll,
         LandingFolder,
         LandingGuarantee,

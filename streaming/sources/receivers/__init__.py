@@ -6,6 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
+    from streaming.sources.receivers.dlt_poll import DltPoll
     from streaming.sources.receivers.http import HttpPoll
     from streaming.sources.receivers.landing import LandingFolder
     from streaming.sources.receivers.mqtt import Mqtt

@@ -23,11 +23,11 @@ class Received:
     """Rows that came together, in order; none where nothing came for a while.
 
     A row is one payload, without a line break. `cursor`: where the source goes on behind them, a JSON value that is
-    not null; it is landed in one step with the rows. `refused`: how many others were too large to be taken, or came
-    from somebody whom nothing is taken from. `landed` is called once these rows and all before them are durable under
-    their final name, for a source that waits for a word. `behind`: bytes that the source keeps for this connector, as
-    they are not landed; None where it does not tell, or not now. `waits`: the source gives no more before all of these
-    are landed, so they land at once.
+    not null; it is landed in one step with the rows, and with those before them that came without one. `refused`: how
+    many others were too large to be taken, or came from somebody whom nothing is taken from. `landed` is called once
+    these rows and all before them are durable under their final name, for a source that waits for a word. `behind`:
+    bytes that the source keeps for this connector, as they are not landed; None where it does not tell, or not now.
+    `waits`: the source gives no more before all of these are landed, so they land at once.
     """
 
     rows: Sequence[bytes] = ()
@@ -60,7 +60,8 @@ class Connector(ABC):
     - *at least once*: the source keeps a row until it hears that it is landed (`Received.landed`), and gives it again
       otherwise. What a process left behind when it died is thrown away.
     - *exactly once*: the source goes on at a cursor, which is landed in one step with the rows (`Received.cursor`). It
-      may wait for a word, too, to forget what is before the cursor.
+      may wait for a word, too, to forget what is before the cursor. Rows that come without a cursor wait for the next
+      one, however many and old they are, and come again where it does not come.
     """
 
     guarantee: ClassVar[LandingGuarantee]

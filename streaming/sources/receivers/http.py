@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -21,8 +20,8 @@ from streaming.base import (
     interval,
     retry_after,
 )
-from streaming.sources.receivers.connector import IDLE, Connector, LandingGuarantee, Received, Reception
-from streaming.sources.receivers.web import all_headers, check_url, on_one_line
+from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
+from streaming.sources.receivers.web import all_headers, check_url, on_one_line, pause
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -220,7 +219,7 @@ class HttpPoll(Connector):
                 rows, place = ([], place) if body is None else form.read(self.address, body, answered, place)
                 yield Received(rows, place.as_json())
                 if not rows or place.cursor == before.cursor:
-                    yield from _pause(interval(self.every).total_seconds())
+                    yield from pause(interval(self.every).total_seconds())
 
     def _ask(self, client: httpx.Client, place: Place) -> tuple[bytes | None, Mapping[str, str]]:
         """The body of the answer, None where there is nothing new, and its headers."""
@@ -254,10 +253,3 @@ class HttpPoll(Connector):
                     "at once, or raise it. Nothing of the answer was taken."
                 )
         return bytes(body)
-
-
-def _pause(seconds: float) -> Generator[Received, None, None]:
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(IDLE, left))
-        yield Received()

@@ -29,7 +29,8 @@ class LandingFolder:
     on. Then the file is moved to where `Files` finds it. The next writer finishes the move if this one dies between.
 
     A file that was not landed when its writer died is thrown away, as its rows come again; with `completes`, where they
-    do not, its whole rows are landed.
+    do not, its whole rows are landed. Rows may come before their cursor: with `to_cursor` those behind the last cursor
+    are not landed either, and thrown away by `land` and `forget`.
 
     A file is named after the instant of its first row, which is also its modification time. Both grow from file to
     file, across restarts too, so Spark takes the files in order, and no name comes twice. A cursor that moves without
@@ -41,7 +42,13 @@ class LandingFolder:
     """
 
     def __init__(
-        self, folder: Path, name: str, *, completes: bool, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        folder: Path,
+        name: str,
+        *,
+        completes: bool,
+        to_cursor: bool = False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._folder = folder
         self._name = name
@@ -50,6 +57,8 @@ class LandingFolder:
         self._file: FileIO | None = None
         self._began: float | None = None
         self._waiting: list[Callable[[], None]] = []
+        self._to_cursor = to_cursor
+        self._rows_to_cursor = self._size_to_cursor = 0
         self.rows = 0
         """Rows that came since a file was landed last."""
         self.size = 0
@@ -70,6 +79,11 @@ class LandingFolder:
     def age(self) -> float:
         """Seconds since the first row, or cursor, that is not landed; 0 where there is none."""
         return 0.0 if self._began is None else time.monotonic() - self._began
+
+    @property
+    def open_rows(self) -> int:
+        """Rows whose cursor has not come yet, so that they cannot be landed."""
+        return self.rows - self._rows_to_cursor if self._to_cursor else 0
 
     def add(self, received: Received) -> None:
         """Append the rows to the hidden file: all of them, or none.
@@ -97,6 +111,7 @@ class LandingFolder:
             self.rows, self.size = self.rows + len(received.rows), size
         if received.cursor is not None:
             self.cursor = received.cursor
+            self._rows_to_cursor, self._size_to_cursor = self.rows, self.size
             if self.cursor != self._landed_cursor and self._began is None:
                 self._began = time.monotonic()
         if received.landed is not None:
@@ -111,6 +126,7 @@ class LandingFolder:
         Raises:
             OSError: it cannot be done; it may be tried again.
         """
+        self.forget()
         if self._file is None:
             if self.cursor != self._landed_cursor:
                 self._write_state()
@@ -118,7 +134,7 @@ class LandingFolder:
             return None
         target = self._commit(Path(os.fsdecode(self._file.name)))
         self._file.close()
-        self._file, self.rows, self.size, self._began = None, 0, 0, None
+        self._empty()
         return target
 
     def tell(self) -> None:
@@ -132,7 +148,31 @@ class LandingFolder:
         if self._file is not None:
             self._file.close()
             Path(os.fsdecode(self._file.name)).unlink(missing_ok=True)
-        self._file, self.rows, self.size, self._waiting, self._began = None, 0, 0, [], None
+        self._waiting = []
+        self._empty()
+
+    def forget(self) -> None:
+        """Throw away the rows whose cursor has not come, as their source gives them again.
+
+        Raises:
+            OSError: it cannot be done; it may be tried again.
+        """
+        if self._file is None or not self.open_rows:
+            return
+        if self._rows_to_cursor == 0:
+            self._file.close()
+            Path(os.fsdecode(self._file.name)).unlink(missing_ok=True)
+            began = self._began
+            self._empty()
+            # A cursor that moved before them waits as long as it did.
+            self._began = began if self.cursor != self._landed_cursor else None
+            return
+        self._file.truncate(self._size_to_cursor)
+        self.rows, self.size = self._rows_to_cursor, self._size_to_cursor
+
+    def _empty(self) -> None:
+        self._file, self._began = None, None
+        self.rows = self.size = self._rows_to_cursor = self._size_to_cursor = 0
 
     def _begin(self) -> None:
         self._last = max(to_micros(self._now()), self._last + _STEP)

@@ -1,13 +1,15 @@
-"""The common parts of connectors to web servers: addresses, and headers with secrets in them."""
+"""The common parts of connectors to web servers: addresses, headers with secrets in them, and pauses."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
 
 import httpx
 
 from streaming.base import DeclarationError, ReceiverError, check_type
+from streaming.sources.receivers.connector import IDLE, Received
 
 
 def check_url(of: str, url: str, schemes: tuple[str, ...]) -> None:
@@ -46,3 +48,11 @@ def all_headers(address: str, headers: Mapping[str, str], secret: Mapping[str, s
 def on_one_line(payload: bytes) -> bytes:
     """The payload with spaces for line breaks, which JSON does not notice: a row of a file is a line."""
     return payload.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+def pause(seconds: float) -> Generator[Received, None, None]:
+    """Nothing for so long, told often enough for files that are due."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(IDLE, left))
+        yield Received()

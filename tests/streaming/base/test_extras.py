@@ -53,6 +53,7 @@ NEEDS = {
     "PostgresChanges('orders', 'slot')": "postgres",
     "Mqtt('localhost', ('sensors/#',), 'tidemark')": "mqtt",
     "RabbitMq('localhost', 'orders')": "rabbitmq",
+    "DltPoll(dict)": "dlt",
     "Objects('s3://bucket/orders')": "s3",
     "s3.object_store('s3://bucket/orders')": "s3",
     "SqsQueue('https://sqs.eu-central-1.amazonaws.com/1/orders')": "s3",

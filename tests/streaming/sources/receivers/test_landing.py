@@ -195,3 +195,36 @@ def test_a_state_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path) ->
         opened(tmp_path)
     (tmp_path / ".in" / "state.json").unlink()
     opened(tmp_path)
+
+
+def to_cursor(folder: Path) -> LandingFolder:
+    return LandingFolder(folder, "in", completes=False, to_cursor=True, now=lambda: NOON)
+
+
+def test_rows_wait_for_their_cursor_and_are_forgotten_where_it_does_not_come(tmp_path: Path) -> None:
+    writer = to_cursor(tmp_path)
+    add(writer, "a", cursor=1)
+    add(writer, "b", "c")
+    assert (writer.rows, writer.open_rows) == (3, 2)
+    writer.forget()
+    assert (writer.rows, writer.open_rows, writer.size) == (1, 0, 2)
+    add(writer, "d")
+    add(writer, cursor=2)
+    add(writer, "e")
+    writer.land()
+    assert (visible(tmp_path), writer.rows, to_cursor(tmp_path).cursor) == ([["a", "d"]], 0, 2)
+
+
+def test_a_writer_that_has_nothing_but_rows_without_a_cursor_lands_none(tmp_path: Path) -> None:
+    writer = to_cursor(tmp_path)
+    add(writer, "a")
+    assert writer.land() is None
+    assert (writer.rows, writer.open_rows, writer.age) == (0, 0, 0)
+    add(writer, cursor=1)
+    add(writer, "b")
+    assert writer.land() is None
+    assert (visible(tmp_path), to_cursor(tmp_path).cursor) == ([], 1)
+    add(writer, "b", cursor=2)
+    writer.land()
+    assert visible(tmp_path) == [["b"]]
+    assert not [*(tmp_path / ".in").glob("in-*")]

@@ -1,0 +1,201 @@
+"""Rows of real resources of dlt land exactly once, with the state behind them, whatever fails or dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import dlt
+import pyarrow as pa
+import pytest
+
+from streaming import DltPoll, Lake, Reception
+from streaming.base.errors import DeclarationError, ReceiverError, WrongType
+from streaming.sources.receivers import landing
+from tests.streaming.sources.receivers.contract import check_connector
+from tests.support.killed import Killed
+from tests.support.pipelines.issues import ISSUES, all_issues
+from tests.support.receiving import landed, landed_rows, received, running
+from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of issues."""
+    file = tmp_path / "issues.jsonl"
+    file.touch()
+    monkeypatch.setenv(ISSUES, str(file))
+    return file
+
+
+def add(api: Path, *changed: int, **more: Any) -> None:
+    """Issues that changed at these times."""
+    with api.open("a") as file:
+        file.writelines(json.dumps({"id": f"i{at}", "changed": at, **more}) + "\n" for at in changed)
+
+
+POLL = DltPoll(all_issues, every="50 milliseconds")
+
+
+def test_a_resource_keeps_the_contract(api: Path) -> None:
+    rows = [b'{"id": "i1", "changed": 1}', b'{"id": "i2", "changed": 2}', b'{"id": "i3", "changed": 3}']
+    check_connector(POLL, rows, lambda: add(api, 1, 2, 3))
+
+
+def test_functions_that_no_other_process_finds_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="is no function of a module; write one with a name"):
+        DltPoll(lambda: all_issues())
+    with pytest.raises(WrongType, match="resource of DltPoll is 'issues', a str"):
+        DltPoll("issues")  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="soon"):
+        DltPoll(all_issues, every="soon")
+    assert POLL.address == "dlt resource tests.support.pipelines.issues.all_issues"
+
+
+def no_resource() -> Any:
+    """Rows, but none of a resource."""
+    return [{"id": 1}]
+
+
+@dlt.resource
+def strange() -> Iterator[Any]:
+    """A value that is nothing in JSON."""
+    yield {"value": object()}
+
+
+def of_no_word() -> Any:
+    """The resource."""
+    return strange()
+
+
+def test_what_is_no_resource_fails_or_is_nothing_in_json_is_told(api: Path) -> None:
+    add(api, 1)
+    add(api, 2, breaks=True)
+    for make, text in (
+        (no_resource, r"returns \[\{'id': 1\}\], a list; return a DltResource"),
+        (all_issues, r"all_issues fails \(OSError: the API is down\); nothing of this run has landed"),
+        (of_no_word, r"gives a row that JSON cannot tell \(a object\): \{'value': .*; let it give other values"),
+    ):
+        with closing(DltPoll(make).receive(Reception())) as receiving, pytest.raises(ReceiverError, match=text):
+            list(receiving)
+
+
+@dlt.resource
+def typed() -> Iterator[Any]:
+    """Rows as sources of dlt give them: by themselves, in lists, in tables."""
+    yield {"decimal": Decimal("0.10"), "instant": datetime(2026, 1, 2, 3, tzinfo=UTC), "day": date(2026, 1, 2)}
+    yield [{"bytes": b"\xff", "uuid": UUID(int=1), "text": "é\n"}, {"nested": {"list": [1, None, True]}}]
+    yield pa.table({"n": [1, 2]})
+
+
+def all_types() -> Any:
+    """The resource."""
+    return typed()
+
+
+def test_values_that_json_has_no_word_for_become_text_and_decimals_stay_exact() -> None:
+    with closing(DltPoll(all_types).receive(Reception())) as receiving:
+        next(receiving)
+        rows = next(receiving).rows
+    assert rows == [
+        b'{"decimal": 0.10, "instant": "2026-01-02T03:00:00+00:00", "day": "2026-01-02"}',
+        '{"bytes": "/w==", "uuid": "00000000-0000-0000-0000-000000000001", "text": "é\\n"}'.encode(),
+        b'{"nested": {"list": [1, null, true]}}',
+        b'{"n": 1}',
+        b'{"n": 2}',
+    ]
+
+
+def ids(lake: Lake) -> list[str]:
+    return [json.loads(row)["id"] for row in landed_rows(lake)]
+
+
+def test_what_changed_lands_once_a_run_across_restarts(api: Path, lake: Lake) -> None:
+    pipeline = received(POLL, every="10 milliseconds")
+    add(api, 1, 2)
+    with running(lake, pipeline):
+        until(lambda: ids(lake) == ["i1", "i2"], "landed")
+        add(api, 3)
+        until(lambda: ids(lake) == ["i1", "i2", "i3"], "landed")
+    # The boundary comes again from the API, and dlt knows it by its state.
+    add(api, 3, 4)
+    with running(lake, pipeline):
+        until(lambda: "i4" in ids(lake), "landed")
+    assert ids(lake) == ["i1", "i2", "i3", "i4"]
+
+
+def test_a_run_that_fails_lands_nothing_and_is_made_again(api: Path, lake: Lake) -> None:
+    add(api, 1, 2)
+    add(api, 3, breaks=True)
+    pipeline = received(POLL, every="10 milliseconds", rows_per_file=1)
+    with running(lake, pipeline) as run:
+        until(lambda: "the API is down" in run.status.why if run.statuses else False, "told")
+        assert landed(lake) == [] and run.rows == 0
+        api.write_text("")
+        add(api, 1, 2, 3, 4)
+        until(lambda: ids(lake) == ["i1", "i2", "i3", "i4"], "landed")
+    assert len(landed(lake)) == 1, "a run lands in one file, however few rows a file is to have"
+    assert run.status.rows == run.status.landed == 4
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_nothing_is_lost_or_doubled_by_a_death_at_any_step_of_a_landing(
+    nth: int, api: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = received(POLL, every="10 milliseconds")
+    add(api, 1, 2)
+    with monkeypatch.context() as patched:
+        dies_at(nth, patched)
+        with running(lake, pipeline) as run:
+            until(lambda: run.error, "dead")
+        assert isinstance(run.error[0], Killed)
+    add(api, 3)
+    with running(lake, pipeline):
+        until(lambda: "i3" in ids(lake), "landed")
+    assert ids(lake) == ["i1", "i2", "i3"]
+
+
+def dies_at(nth: int, patched: pytest.MonkeyPatch) -> None:
+    """Let the process die before the nth time from now on that something is made durable, and at each one after it."""
+    calls, durable = count(1), landing._make_durable
+
+    def dies(path: Path) -> None:
+        if next(calls) >= nth:
+            raise Killed
+        durable(path)
+
+    patched.setattr(landing, "_make_durable", dies)
+
+
+@pytest.mark.long
+@pytest.mark.processes
+def test_every_issue_lands_once_though_the_receiver_is_killed_again_and_again(api: Path, lake: Lake) -> None:
+    last = 0
+    for turn in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming.service", "receive", "lines", str(os.getpid())],
+            env={**os.environ, "TIDEMARK_HOME": lake.root, "TIDEMARK_PIPELINES": "tests.support.pipelines"},
+        )
+        # The instant of the kill is that of a landing, by chance before, in or behind it.
+        for _ in range(10):
+            add(api, last + 1, last + 2)
+            last += 2
+            until(lambda: len(ids(lake)) >= last - 2, "landed", within=60)  # noqa: B023
+        if turn < 3:
+            process.kill()
+            process.wait()
+        assert len({*ids(lake)}) == len(ids(lake))
+    until(lambda: len(ids(lake)) == last, "landed", within=60)
+    process.terminate()
+    assert process.wait(20) == 0
+    assert sorted(ids(lake), key=lambda name: int(name[1:])) == [f"i{at}" for at in range(1, last + 1)]

@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         JsonLines,
         KafkaTopic,
         Objects,
+        OpenSearchIndex,
         ParquetFiles,
         Postgres,
         Rest,

@@ -78,6 +78,7 @@ from streaming import NoRestart as NoRestart
 from streaming import Objects as Objects
 from streaming import OffsetReader as OffsetReader
 from streaming import OffsetSource as OffsetSource
+from streaming import OpenSearchIndex as OpenSearchIndex
 from streaming import ParquetFiles as ParquetFiles
 from streaming import Pinned as Pinned
 from streaming import Pipeline as Pipeline

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streaming.sinks.iceberg_table import IcebergTable
     from streaming.sinks.kafka import KafkaTopic
     from streaming.sinks.objects import Objects
+    from streaming.sinks.opensearch import OpenSearchIndex
     from streaming.sinks.postgres import Postgres
     from streaming.sinks.printing import Console, Socket
     from streaming.sinks.rest import Rest

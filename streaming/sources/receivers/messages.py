@@ -8,7 +8,7 @@ import os
 from streaming.base import ReceiverError
 
 
-def payload_fields(payload: bytes) -> dict[str, str]:
+def payload_fields(payload: bytes | bytearray) -> dict[str, str]:
     """The payload as a field of an envelope: `payload`, or `payload_base64` where it is no UTF-8."""
     try:
         return {"payload": payload.decode()}

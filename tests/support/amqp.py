@@ -22,6 +22,7 @@ from pika.exceptions import AMQPError
 from platform_assets.demo.feeds import free_ports
 from streaming.spark.jars import JarGroup, jars_of
 from streaming.spark.java import java_launcher
+from tests.support.certificates import self_signed
 from tests.support.waiting import until
 
 QPID = JarGroup(
@@ -198,6 +199,16 @@ class RabbitMqServer(Broker):
 
     virtual_host = "/"
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.encrypted = self.ports[3]
+        """The port on which it speaks TLS."""
+        self.certificate = self_signed(folder)
+        (folder / "rabbitmq.conf").write_text(
+            f"listeners.ssl.1 = 127.0.0.1:{self.encrypted}\n"
+            f"ssl_options.certfile = {self.certificate}\nssl_options.keyfile = {self.certificate}\n"
+        )
+
     def _command(self) -> tuple[Sequence[str], Mapping[str, str]]:
         program = shutil.which("rabbitmq-server", path=f"{_RABBITMQ}{os.pathsep}{os.environ['PATH']}")
         if program is None:
@@ -213,7 +224,7 @@ class RabbitMqServer(Broker):
             "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
-            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
         }
         return (program,), {**os.environ, **own}

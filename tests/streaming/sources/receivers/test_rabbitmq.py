@@ -210,6 +210,29 @@ def test_what_is_not_there_or_not_allowed_is_told(
 
 
 @pytest.mark.long
+def test_an_encrypted_connection_takes_no_certificate_but_those_it_is_to(
+    rabbitmq: RabbitMqServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "guest")
+    rabbitmq.declare("encrypted")
+    rabbitmq.publish("encrypted", b"1")
+    trusting = RabbitMq(
+        *("127.0.0.1", "encrypted", rabbitmq.encrypted),
+        user="guest",
+        password="SHOP_PASSWORD",
+        ssl=True,
+        ca=str(rabbitmq.certificate),
+    )
+    assert take(trusting, 1, lands=True) == [b"1"]
+    for untrusting, text in (
+        (replace(trusting, ca=None), "certificate verify failed"),
+        (replace(trusting, host="localhost"), "Hostname mismatch"),
+    ):
+        with pytest.raises(ReceiverError, match=rf"cannot be reached \(.*{text}"):
+            next(untrusting.receive(Reception()))
+
+
+@pytest.mark.long
 def test_a_queue_that_is_deleted_is_missed(rabbitmq: RabbitMqServer) -> None:
     connector = orders(rabbitmq, "deleted")
     with closing(connector.receive(Reception())) as receiving:

@@ -8,27 +8,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dlt
-
 from streaming import Ascending, DltPoll, Files, Json, Pipeline, Receiver, Stream, Tumbling, Windowed, agg
 
 ISSUES = "ISSUES"
 """The variable: a file with an issue a line."""
 
 
-@dlt.resource
-def issues(changed: dlt.sources.incremental[int] = dlt.sources.incremental("changed")) -> Iterator[Any]:  # noqa: B008
-    """What changed since the run before, and as from every API the last of it once more."""
-    for line in Path(os.environ[ISSUES]).read_text().splitlines():
-        issue = json.loads(line)
-        if changed.last_value is None or issue["changed"] >= changed.last_value:
-            if issue.get("breaks"):
-                raise OSError("the API is down")
-            yield issue
-
-
 def all_issues() -> Any:
-    """The resource."""
+    """What changed since the run before, and as from every API the last of it once more."""
+    # Not for every process that looks for a pipeline here.
+    import dlt
+
+    @dlt.resource
+    def issues(changed: Any = dlt.sources.incremental("changed")) -> Iterator[Any]:  # noqa: B008
+        for line in Path(os.environ[ISSUES]).read_text().splitlines():
+            issue = json.loads(line)
+            if changed.last_value is None or issue["changed"] >= changed.last_value:
+                if issue.get("breaks"):
+                    raise OSError("the API is down")
+                yield issue
+
     return issues()
 
 

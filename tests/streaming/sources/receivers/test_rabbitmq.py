@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +21,7 @@ from streaming.base.errors import ReceiverError, StreamingError
 from streaming.sources.receivers.messages import payload_fields
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.amqp import Broker, Qpid, RabbitMqServer
+from tests.support.pipelines.queued import PORT, VIRTUAL_HOST
 from tests.support.receiving import landed, landed_rows, received, running
 from tests.support.services import starting
 from tests.support.waiting import until
@@ -280,3 +284,30 @@ def every_message_lands(broker: Broker, connector: RabbitMq, lake: Lake) -> None
             broker.start()
         until(lambda: {*sent} <= {*landed_rows(lake)}, "landed", within=60)
     assert not run.error and {*landed_rows(lake)} == {*sent}
+
+
+@pytest.mark.long
+@pytest.mark.processes
+def test_every_message_lands_though_the_receiver_is_killed_again_and_again(qpid: Qpid, lake: Lake) -> None:
+    qpid.declare("queued")
+    own = {PORT: str(qpid.port), VIRTUAL_HOST: qpid.virtual_host, "TIDEMARK_HOME": lake.root}
+    sent = 0
+    for turn in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming.service", "receive", "queued", str(os.getpid())],
+            env={**os.environ, **own, "TIDEMARK_PIPELINES": "tests.support.pipelines"},
+        )
+        landed_before = len(landed_rows(lake))
+        qpid.publish("queued", *(f'{{"n": {number}}}'.encode() for number in range(sent, sent + 200)))
+        sent += 200
+        until(lambda: len(landed_rows(lake)) > landed_before, "landed", within=60)  # noqa: B023
+        if turn < 2:
+            process.kill()
+            process.wait()
+    until(lambda: len({*landed_rows(lake)}) == sent, "landed", within=60)
+    process.terminate()
+    assert process.wait(20) == 0
+    assert {*landed_rows(lake)} == {f'{{"n": {number}}}' for number in range(sent)}
+    twice = len(landed_rows(lake)) - sent
+    assert twice <= 2 * 20, "more came twice than a broker hands out without an acknowledgement"
+    assert qpid.waiting("queued") == 0

@@ -1,6 +1,6 @@
-"""Laws of window joins and co-groups over rows that are updated and deleted.
+"""Laws of window joins and co-groups over rows that are updated, deleted and taken back by hand.
 
-The oracle is plain Python over what was sent, and shares nothing with the engine.
+The oracle is plain Python over what was sent and taken back, and shares nothing with the engine.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -25,13 +26,17 @@ from streaming import (
     SessionWindow,
     Sliding,
     Stream,
+    Tumbling,
     WindowJoined,
 )
 from streaming.audit.laws import audit
+from streaming.base import StreamingError
 from streaming.declare.two_sided import TwoSided
 from streaming.log import read_log
+from streaming.operations import RowChoice, retract
 from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW, T0, at
+from tests.support.killed import Killed, killed_at
 from tests.support.runs import run
 from tests.support.seeds import draws
 from tidemark.testing import correct, land_all
@@ -60,7 +65,11 @@ def unequal(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -
 
 LISTS = "a array<bigint>, b array<bigint>"
 PAIRS = WindowJoined("pairs", ORDERS, PAYMENTS, ("country",), Sliding("60 seconds", "30 seconds"), AMOUNTS, "outer")
+GROUPS = CoGrouped("groups", ORDERS, CLICKS, ("country",), Tumbling("60 seconds"), LISTS, unequal)
 VISITS = CoGrouped("visits", CLICKS, PAYMENTS, ("country",), SessionWindow(f"{GAP} seconds"), LISTS, unequal)
+MET = WindowJoined("met", CLICKS, CLICKS, ("country",), SessionWindow(f"{GAP} seconds"), AMOUNTS, "left")
+OPERATORS: tuple[TwoSided, ...] = (PAIRS, GROUPS, VISITS, MET)
+PIPELINE = Pipeline(name="shop", streams=(ORDERS, PAYMENTS, CLICKS), operators=OPERATORS)
 Amounts = list[int]
 Turned = Mapping[int, tuple[int, list["Revision"]]]
 """The rows that a batch of a log has taken back by hand (-1), or put back (1)."""
@@ -233,12 +242,16 @@ class Story:
     lake: Lake
     pipeline: Pipeline
     versions: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    turned: dict[int, tuple[int, list[Revision]]] = field(default_factory=dict)
+    undoable: dict[int, list[Revision]] = field(default_factory=dict)
 
     def sides(self) -> dict[str, Side]:
         sides = {}
         for stream in self.pipeline.streams:
             batches = came(self.spark, self.lake, stream)
-            sides[stream.name] = side_of(batches, bool(stream.key), {})
+            turned = self.turned if stream is CLICKS else {}
+            of_rows = {number: rows for number, rows in batches.items() if number not in turned}
+            sides[stream.name] = side_of(of_rows, bool(stream.key), turned)
         return sides
 
     def send(self, chance: random.Random, until: float) -> None:
@@ -252,6 +265,23 @@ class Story:
     def end(self, until: float) -> None:
         for stream in self.pipeline.streams:
             land_all(self.lake, stream, [Revision(f"end{until}", 1, until, "XX", 1).payload()])
+
+    def take_back(self, amount: int) -> None:
+        rows = [row for row in self.sides()["clicks"].standing() if row.amount == amount]
+        number = self._turn(RowChoice(f"amount = {amount}"), -1, rows)
+        if number is not None:
+            self.undoable[number] = rows
+
+    def put_back(self, number: int) -> None:
+        self._turn(RowChoice(undoes=number), 1, self.undoable.pop(number))
+
+    def _turn(self, chosen: RowChoice, sign: int, rows: list[Revision]) -> int | None:
+        done = retract(self.spark, self.lake, self.pipeline, CLICKS, chosen, "wrong", "ada", lambda: NOW)
+        assert (0 if done is None else done.rows) == len(rows)
+        if done is None:
+            return None
+        self.turned[done.id] = (sign, rows)
+        return done.id
 
     def check(self) -> None:
         sides = self.sides()
@@ -273,6 +303,52 @@ class Story:
         if stream.key and chance.random() < 0.25:
             return Revision(key, version, None, None, None, True)
         return Revision(key, version, seconds, country, amount, None if stream is CLICKS else False)  # type: ignore[arg-type]
+
+
+def corrected(story: Story, chance: random.Random, share: float) -> None:
+    for of in story.pipeline.operators:
+        for entry in runtime_of(of, story.lake).plan(story.spark):
+            if chance.random() < share:
+                runtime_of(of, story.lake).correct(story.spark, [entry.day], lambda: NOW)
+
+
+def told(story: Story, chance: random.Random, rounds: int, patch: pytest.MonkeyPatch) -> None:
+    # Some sessions begin before midnight and end after it.
+    until = MIDNIGHT - chance.choice((40, 150, 300))
+    for _ in range(rounds):
+        until += chance.choice((10, 40, 60))
+        story.send(chance, until)
+        with patch.context() as patched, suppress(Killed, StreamingError):
+            if chance.random() < 0.4:
+                killed_at(chance.randint(1, 12), patched)
+            run(story.spark, story.lake, story.pipeline)
+            corrected(story, chance, 0.4)
+        if CLICKS in story.pipeline.streams and chance.random() < 0.5:
+            # What a kill has left is finished first: rows are taken back of what came.
+            run(story.spark, story.lake, story.pipeline)
+            story.take_back(chance.randint(1, 4))
+            if story.undoable and chance.random() < 0.5:
+                story.put_back(chance.choice(list(story.undoable)))
+    for later in (500, 1000):
+        # At first some windows are open, and some are in time that was corrected.
+        run(story.spark, story.lake, story.pipeline)
+        for of in story.pipeline.operators:
+            correct(story.spark, story.lake, of, lambda: NOW)
+        story.check()
+        story.end(until + later)
+    run(story.spark, story.lake, story.pipeline)
+    for of in story.pipeline.operators:
+        correct(story.spark, story.lake, of, lambda: NOW)
+        assert runtime_of(of, story.lake).plan(story.spark) == []
+    story.check()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8))
+def test_what_meets_in_a_window_is_of_the_rows_that_stand_whatever_is_cut_killed_or_corrected(
+    spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(Story(spark, lake, PIPELINE), draws(f"signed meeting {seed}"), 5, monkeypatch)
 
 
 @pytest.mark.sampled

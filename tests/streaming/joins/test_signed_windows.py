@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +14,28 @@ from pyspark.sql import SparkSession
 from streaming import (
     BoundedOutOfOrderness,
     CoGrouped,
+    Delivery,
+    Derived,
     Files,
     Json,
+    JsonLines,
     Lake,
     Pipeline,
     SessionWindow,
     Stream,
+    Table,
     Tumbling,
+    Windowed,
     WindowJoined,
+    agg,
 )
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.declare.two_sided import TwoSided
-from streaming.operations import RowChoice, preview_retraction, retract
+from streaming.operations import Person, RowChoice, erase, preview_retraction, retract
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
+from streaming.sinks import RESULT_ID
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import run
 from tidemark.testing import correct, land_all
@@ -210,6 +219,104 @@ def test_rows_are_taken_back_by_hand_from_sessions_that_are_open_corrected_or_ov
     assert corrected()[:2] == [("a", day - 20, day + 10, 1, 1), ("a", day + 20, day + 50, 2, 2)]
     rebuild(spark, lake, pipeline, TOGETHER, now=lambda: NOW)
     assert corrected()[2:] == [("b", day + 91, day + 121, 16, 16)]
+
+
+@pytest.mark.long
+def test_a_chain_follows_what_is_current_through_a_window_join_and_out_of_it(spark: SparkSession, lake: Lake) -> None:
+    """Totals a minute of orders, joined with the payments of their hour, and the pairs of an hour counted."""
+    view = Windowed("minutes", ORDERS, Tumbling("60 seconds"), {"amount": agg.sum("amount")}, by=("id",))
+    minutes = Stream(
+        name="minutes_told",
+        source=Table(view, what="current"),
+        format=Json("id string, amount bigint, window_start timestamp"),
+        event_time="window_start",
+        clock=Derived(max_ahead="30 days"),
+    )
+    hours = WindowJoined("hours", minutes, PAYMENTS, ("id",), Tumbling("1 hour"), VALUES)
+    told = Stream(
+        name="hours_told",
+        source=Table(hours, what="current"),
+        format=Json("id string, due bigint, paid bigint, window_start timestamp"),
+        event_time="window_start",
+        clock=Derived(max_ahead="30 days"),
+    )
+    total = Windowed("total", told, Tumbling("1 hour"), {"pairs": agg.count(), "due": agg.sum("due")})
+    chain = (
+        Pipeline(name="orders", streams=(ORDERS,), operators=(view,)),
+        Pipeline(name="hours", streams=(minutes, PAYMENTS), operators=(hours,)),
+    )
+    last = Pipeline(told, (total,))
+
+    def current() -> list[tuple[Any, ...]]:
+        for pipeline in (*chain, last):
+            run(spark, lake, pipeline)
+            for operator in pipeline.operators:
+                correct(spark, lake, operator, lambda: NOW)
+            run(spark, lake, pipeline)
+            check(spark, lake, pipeline)
+        rows = runtime_of(total, lake).readable["current"](spark)
+        return [tuple(each) for each in rows.orderBy("window_start").select("pairs", "due").collect()]
+
+    land_all(lake, ORDERS, [row("a", 1, 5, 1), row("b", 1, 5, 2), row("c", 1, 65, 4), row("z", 1, 9000, 0)])
+    land_all(lake, PAYMENTS, [row(id, 1, 3000, 1) for id in "abc"], [row("z", 1, 9000, 0)])
+    assert current() == [(3, 7)]
+    land_all(lake, ORDERS, [row("a", 2, 5, 8), row("b", 2, 5, 0, gone=True)])
+    land_all(lake, PAYMENTS, [row("c", 2, 3000, 0, gone=True)])
+    assert current() == [(1, 8)]
+
+
+@pytest.mark.long
+def test_what_is_done_to_a_window_join_sees_the_rows_that_stand(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    told = Delivery("told", PAID, JsonLines(str(tmp_path / "told")), what="current", select=("id", "due", "paid"))
+    pipeline = replace(SHOP, deliveries=(told,))
+
+    def current(left: Sequence[dict[str, Any]] = (), right: Sequence[dict[str, Any]] = ()) -> list[Result]:
+        came(spark, lake, left=left, right=right)
+        correct(spark, lake, PAID, lambda: NOW)
+        return shown(spark, lake, "current")
+
+    came(spark, lake, left=[row("a", 1, 5, 10), row("b", 1, 6, 20)], right=[row("a", 1, 20, 7)], pipeline=pipeline)
+    came(spark, lake, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)], pipeline=pipeline)
+    before = shown(spark, lake, "current")
+    assert before == [("a", 0, 60, 10, 7), ("b", 0, 60, 20, None)]
+    assert current(left=[row("b", 2, 5, 0, gone=True)], right=[row("a", 2, 21, 8)]) == [("a", 0, 60, 10, 8)]
+    # As of the batches before.
+    assert shown(spark, lake.as_of({"orders": 1, "payments": 1}), "current") == before
+    taken = retract(spark, lake, SHOP, ORDERS, RowChoice("id = 'a'"), "never paid", "ada", lambda: NOW)
+    assert taken is not None
+    assert current() == []
+    run(spark, lake, pipeline)
+    files = sorted(each for each in (tmp_path / "told").rglob("*") if each.is_file() and not each.name.startswith("."))
+    there: dict[str, str | None] = {}
+    for line in (json.loads(line) for file in files for line in file.read_text().splitlines()):
+        if "_change" in line:
+            there[line[RESULT_ID]] = line["id"] if line["_change"] == "upsert" else None
+    assert there and not any(there.values())
+    retract(spark, lake, SHOP, ORDERS, RowChoice(undoes=taken.id), "it was", "ada", lambda: NOW)
+    assert current() == [("a", 0, 60, 10, 8)]
+    erase(spark, lake, SHOP, Person("id", "b"), now=lambda: NOW)
+    rebuild(spark, lake, SHOP, PAID, now=lambda: NOW)
+    assert current() == [("a", 0, 60, 10, 8)]
+    check(spark, lake)
+
+
+@pytest.mark.long
+def test_pairs_that_cannot_be_computed_are_those_of_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
+    shares = replace(PAID, select={"due": "left_amount", "paid": "100 div right_amount"}, on_error="side")
+    pipeline = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(shares,))
+    came(spark, lake, left=[row("a", 1, 5, 1)], right=[row("a", 1, 20, 0), row("z", 1, 200, 1)], pipeline=pipeline)
+    came(spark, lake, left=[row("z", 1, 200, 1)], pipeline=pipeline)
+    failed = runtime_of(shares, lake).readable["failed"]
+    assert failed(spark).count() == 1
+    assert shown(spark, lake, "current", shares) == []
+    came(spark, lake, right=[row("a", 2, 20, 5)], pipeline=pipeline)
+    correct(spark, lake, shares, lambda: NOW)
+    assert shown(spark, lake, "current", shares) == [("a", 0, 60, 1, 20)]
+    late = runtime_of(shares, lake).readable["late"](spark).selectExpr("_side", "_change", "right.amount")
+    assert sorted(map(tuple, late.collect())) == [("right", -1, 0), ("right", 1, 5)]
+    check(spark, lake, pipeline)
 
 
 def test_what_would_leave_out_a_row_that_is_taken_back_late_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Keyed functions of what is current of a history, and rows for which a function over signed rows fails."""
+"""Keyed functions of what is current of a history, of several streams with a key, and of logs that drop old days."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
+    Derived,
+    Files,
     History,
     Json,
     Keyed,
@@ -18,13 +20,19 @@ from streaming import (
     Pipeline,
     Stream,
     Table,
+    Tumbling,
+    Windowed,
+    agg,
 )
 from streaming.audit.laws import audit
+from streaming.operations.retention import drop_days
 from streaming.operators.runtime import runtime_of
 from tests.streaming.keyed.test_signed import COUNTS, PATHS, VISITS, visit
 from tests.support.instants import NOW, T0
 from tests.support.runs import run
 from tidemark.testing import correct, land_all
+
+DAY = 86_400
 
 
 def read(spark: SparkSession, lake: Lake, keyed: Keyed, what: str = "current", column: str = "path") -> list[Any]:
@@ -76,6 +84,43 @@ def test_a_function_follows_the_intervals_of_a_history(spark: SparkSession, lake
     assert broken(spark, lake, *pipelines) == []
 
 
+@pytest.mark.long
+def test_a_function_of_two_streams_with_a_key_is_of_the_rows_that_stand_of_both(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    visits            calls
+    a at 00:00        b at 00:20       one path, of which the clock of the calls, at 00:10, has passed a
+                      z at 05:00       and now b
+                      b is deleted     leaves a
+    a moves to 00:30  c at 00:50       late, and later still
+    """
+    calls = replace(VISITS, name="calls", source=Files("landing/calls"))
+    both = replace(PATHS, of=(VISITS, calls))
+    pipeline = Pipeline(name="both", streams=(VISITS, calls), operators=(both,))
+
+    def current(visits: Sequence[dict[str, Any]], of_calls: Sequence[dict[str, Any]]) -> list[Any]:
+        for stream, rows in ((VISITS, visits), (calls, of_calls)):
+            if rows:
+                land_all(lake, stream, rows)
+        followed(spark, lake, pipeline)
+        assert broken(spark, lake, pipeline) == []
+        return [each for each in read(spark, lake, both) if each[0] < 200]
+
+    first = [visit("v", 1, 0, "a"), visit("z", 1, 300, "z", visitor="zoe")]
+    whole = [(0.0, "a"), (20.0, "a."), (20.0, "ab"), (40.0, "ab.")]
+    assert current(first, [visit("w", 1, 20, "b")]) == whole[:1]
+    assert current([], [visit("z", 1, 300, "z", visitor="zoe")]) == whole
+    assert current([], [visit("w", 2, 0)]) == whole[:2]
+    assert current([visit("v", 2, 30, "a")], [visit("w", 3, 50, "c")]) == [
+        (30.0, "a"),
+        (50.0, "a."),
+        (50.0, "ac"),
+        (70.0, "ac."),
+    ]
+    assert read(spark, lake, both, "first")[: len(whole)] == whole
+
+
 def on_page_but_x(key: Any, row: Any) -> None:
     if row.page == "x":
         raise ValueError("no page is called x")
@@ -113,3 +158,38 @@ def test_a_row_for_which_a_function_fails_is_told_as_long_as_it_stands(spark: Sp
     followed(spark, lake, pipeline)
     assert read(spark, lake, paths)[:1] == [(0.0, "a")] and failed(paths) == [10.0]
     assert broken(spark, lake, pipeline) == []
+
+
+@pytest.mark.long
+def test_a_log_of_what_is_current_drops_days_that_a_function_has_followed_and_keeps_those_it_may_correct(
+    spark: SparkSession, lake: Lake
+) -> None:
+    daily = Windowed("daily", VISITS, Tumbling("1 day"), {"pages": agg.count()}, by=("visitor",))
+    days = Stream(
+        name="days",
+        source=Table(daily, what="current"),
+        format=Json("visitor string, pages bigint, window_start timestamp"),
+        derived={"page": "cast(pages as string)"},
+        event_time="window_start",
+        clock=Derived(max_ahead="30 days"),
+        retention="2 days",
+    )
+    counts, paths = replace(COUNTS, of=days), replace(PATHS, of=days, idle="1 hour")
+    upstream, arriving = Pipeline(VISITS, (daily,)), Pipeline(days, (counts,))
+    for day in range(5):
+        land_all(lake, VISITS, [visit(f"v{day}", 1, day * DAY + 1, "a"), visit(f"w{day}", 1, day * DAY + 2, "b")])
+        followed(spark, lake, upstream, arriving)
+    told = read(spark, lake, counts, "current", "pages")
+    # A function that is corrected may need rows of any day.
+    assert "may be of any day" in drop_days(lambda: spark, lake, Pipeline(days, (paths,)))[0].keeps
+    (dropped,) = drop_days(lambda: spark, lake, arriving)
+    assert dropped.before is not None and dropped.before > T0.date() and dropped.rows > 0
+    assert read(spark, lake, counts, "current", "pages") == told
+    assert broken(spark, lake, arriving) == []
+    # A day that is gone is revised upstream, which nobody can follow here; one that is there is.
+    land_all(lake, VISITS, [visit("v0", 2, 0), visit("v3", 2, 0)])
+    followed(spark, lake, upstream, arriving)
+    more = [each for each in read(spark, lake, counts, "current", "struct(page, change)") if each[0] == 3 * DAY]
+    assert [tuple(change) for _, change in more] == [("1", 1), ("2", -1), ("2", 1)]
+    assert len(read(spark, lake, counts, "current", "pages")) == len(told) + 2
+    assert broken(spark, lake, upstream, arriving) == []

@@ -17,17 +17,18 @@ from pyspark.sql import SparkSession
 from streaming import Files, Keyed, Lake, Pipeline, micros
 from streaming.audit.laws import audit
 from streaming.base import StreamingError
-from streaming.log import read_log
 from streaming.operators.runtime import runtime_of
-from tests.laws.test_session_laws import GAP, MIDNIGHT, Batches, Revision, drawn, told
-from tests.laws.test_session_laws import ORDERS as SENT
+from tests.laws.standing import by_own_time, side_of
+from tests.laws.test_session_laws import GAP, MIDNIGHT, drawn
+from tests.support import orders
 from tests.support.instants import NOW, T0
 from tests.support.killed import Killed, killed_at
+from tests.support.orders import Batches, Revision, came
 from tests.support.runs import run
 from tests.support.seeds import draws
 from tidemark.testing import correct, land_all
 
-ORDERS = replace(SENT, source=Files("landing/orders", files_per_batch=1))
+ORDERS = replace(orders.ORDERS, source=Files("landing/orders", files_per_batch=1))
 SOON = 12
 """Seconds after a row in which a timer is due, unless another row comes before it."""
 
@@ -77,29 +78,17 @@ Told = tuple[str, float, str]
 """Country, seconds after T0, and what was emitted."""
 
 
-def came(spark: SparkSession, lake: Lake) -> Batches:
-    """The revisions in their log by batch, in the order of their source; a kill may have put two landings into one."""
-    batches: dict[int, list[Revision]] = defaultdict(list)
-    origin = int(T0.timestamp() * 1_000_000)
-    columns = ("_batch", "id", "version", f"(unix_micros(at) - {origin}) / 1e6 as seconds", "country", "amount", "gone")
-    log = read_log(spark, lake, ORDERS.revisions).where("_rejected is null and _origin is not null")
-    ordered = log.orderBy("_batch", "_origin.modified", "_origin.path", "_origin.position")
-    for row in ordered.selectExpr(*columns).collect():
-        batches[row["_batch"]].append(Revision(*row[1:]))
-    return [batches[number] for number in range(max(batches) + 1)]
-
-
 def trails(rows: Iterable[Revision], places: dict[Revision, int], clock: float) -> dict[str, list[Told]]:
     """What is emitted for these rows by the time of the clock, to each output; `places` order rows of one time."""
     by_country: dict[str, list[Revision]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: (row.seconds or 0.0, places[row])):
-        if (row.seconds or 0.0) < clock:
+    for row in sorted(rows, key=lambda row: (row.time, places[row])):
+        if row.time < clock:
             by_country[row.country or ""].append(row)
     results: list[Told] = []
     pauses: list[Told] = []
     for country, of in by_country.items():
         trail, due, forgotten = "", clock + 1, 0.0
-        for now, amount in [*((row.seconds or 0.0, row.amount) for row in of), (clock, None)]:
+        for now, amount in [*((row.time, row.amount) for row in of), (clock, None)]:
             if due <= now:
                 trail += "s"
                 pauses.append((country, due, trail))
@@ -121,7 +110,7 @@ def book(batches: Batches) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     standing: dict[str, Revision] = {}
     totals: dict[str, int] = defaultdict(int)
     entries = []
-    for batch in batches:
+    for batch in batches.values():
         before, caused = dict(standing), {}
         for place, each in enumerate(batch):
             if each.id not in standing or each.version > standing[each.id].version:
@@ -144,12 +133,14 @@ def read(spark: SparkSession, lake: Lake, keyed: Keyed, what: str, *columns: str
 
 
 def check(spark: SparkSession, lake: Lake) -> None:
-    batches = came(spark, lake)
-    places = {row: place for place, row in enumerate(row for batch in batches for row in batch)}
-    standing, in_time, clock = told(batches)
+    # In the order of their source, in which a function has its rows.
+    batches = came(spark, lake, ORDERS, "_origin.modified", "_origin.path", "_origin.position")
+    places = {row: place for place, row in enumerate(row for batch in batches.values() for row in batch)}
+    side = side_of(batches)
+    assert side.clock is not None
     current = {to: read(spark, lake, TRAILS, to or "current", "trail") for to in ("", "pauses")}
-    assert current == trails(standing, places, clock)
-    assert read(spark, lake, TRAILS, "first", "trail") == trails(in_time, places, clock)[""]
+    assert current == trails(side.standing(), places, side.clock)
+    assert read(spark, lake, TRAILS, "first", "trail") == trails(side.standing(by_own_time), places, side.clock)[""]
     entries, totals = book(batches)
     assert read(spark, lake, BOOK, "current", "change", "amount", "total") == entries
     state = runtime_of(BOOK, lake).readable["state"](spark).select("country", "total").collect()

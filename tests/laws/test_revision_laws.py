@@ -7,69 +7,45 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Sliding, Stream, Tumbling, Windowed, agg
+from streaming import Lake, Pipeline, Sliding, Tumbling, Windowed, agg
 from streaming.audit.laws import audit
 from streaming.base import StreamingError
 from streaming.log import read_log
 from streaming.operators.runtime import runtime_of
 from streaming.revisions import standing_rows
-from tests.support.instants import NOW, T0, at
+from tests.laws.standing import Side, before_end, side_of
+from tests.support.instants import NOW, T0
 from tests.support.killed import Killed, killed_at
+from tests.support.orders import ORDERS, Revision, came
 from tests.support.runs import read_current, run
 from tests.support.seeds import draws
 from tidemark.testing import correct
 
-DELAY = 10
-STREAM = Stream(
-    name="orders",
-    source=Files("landing/orders"),
-    format=Json("id string, version bigint, at timestamp, country string, amount bigint, gone boolean"),
-    event_time="at",
-    clock=BoundedOutOfOrderness(f"{DELAY} seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="gone",
-)
 AGGREGATES = {
     "orders": agg.count(),
     "paid": agg.sum("amount"),
     "most": agg.maximum("amount"),
     "amounts": agg.count_distinct("amount"),
 }
-MINUTES = Windowed("minutes", STREAM, Tumbling("60 seconds"), AGGREGATES, by=("country",))
-SLIDING = Windowed("slid", STREAM, Sliding("60 seconds", "20 seconds"), AGGREGATES, by=("country",))
+MINUTES = Windowed("minutes", ORDERS, Tumbling("60 seconds"), AGGREGATES, by=("country",))
+SLIDING = Windowed("slid", ORDERS, Sliding("60 seconds", "20 seconds"), AGGREGATES, by=("country",))
 AMOUNTS = Windowed(
-    "different", STREAM, Tumbling("120 seconds"), {"orders": agg.count()}, by=("country",), distinct=("amount",)
+    "different", ORDERS, Tumbling("120 seconds"), {"orders": agg.count()}, by=("country",), distinct=("amount",)
 )
-PIPELINE = Pipeline(STREAM, (MINUTES, SLIDING, AMOUNTS))
+PIPELINE = Pipeline(ORDERS, (MINUTES, SLIDING, AMOUNTS))
 
 
-@dataclass(frozen=True)
-class Revision:
-    id: str
-    version: int
-    seconds: float | None
-    country: str | None
-    amount: int | None
-    gone: bool = False
-
-    def payload(self) -> dict[str, Any]:
-        time = None if self.seconds is None else at(self.seconds).isoformat()
-        return {**vars(self), "at": time, "gone": self.gone}
-
-
-Batches = list[list[Revision]]
 Result = tuple[str, int, int, int, int, int]
 
 
-def drawn(chance: random.Random) -> Batches:
+def drawn(chance: random.Random) -> list[list[Revision]]:
     """Batches of revisions of a few keys, out of order, with deletes, copies, ties and rows that come again."""
     until, batches = 0.0, []
     versions: dict[str, int] = defaultdict(int)
@@ -98,16 +74,7 @@ def drawn(chance: random.Random) -> Batches:
     return [*batches, [Revision("end", 1, until + 1000, "XX", 1)]]
 
 
-def standing(revisions: list[Revision]) -> list[Revision]:
-    """The newest revision of each key that is not gone; of equal sequences the first that came."""
-    newest: dict[str, Revision] = {}
-    for each in revisions:
-        if each.id not in newest or each.version > newest[each.id].version:
-            newest[each.id] = each
-    return [each for each in newest.values() if not each.gone]
-
-
-def results(rows: list[Revision], size: int, slide: int) -> dict[tuple[str, int], list[int]]:
+def results(rows: Iterable[Revision], size: int, slide: int) -> dict[tuple[str, int], list[int]]:
     """The amounts in each window, by country and start."""
     windows: dict[tuple[str, int], list[int]] = defaultdict(list)
     for row in rows:
@@ -119,7 +86,7 @@ def results(rows: list[Revision], size: int, slide: int) -> dict[tuple[str, int]
     return windows
 
 
-def expected(rows: list[Revision], size: int, slide: int, closed: float) -> list[Result]:
+def expected(rows: Iterable[Revision], size: int, slide: int, closed: float) -> list[Result]:
     return sorted(
         (country, start, len(amounts), sum(amounts), max(amounts), len({*amounts}))
         for (country, start), amounts in results(rows, size, slide).items()
@@ -133,45 +100,13 @@ def published(rows: Any) -> list[Result]:
     return sorted((row[0], row[1] - origin, *row[2:]) for row in chosen)
 
 
-def stamps(batches: Batches) -> list[float | None]:
-    """The watermark in seconds that stamps each batch."""
-    found: list[float | None] = []
-    greatest: float | None = None
-    for batch in batches:
-        found.append(None if greatest is None else greatest - DELAY)
-        times = [each.seconds for each in batch if each.seconds is not None]
-        greatest = max([*times, *([] if greatest is None else [greatest])], default=None)
-    return found
-
-
-def first(batches: Batches, size: int, slide: int, closed: float) -> list[Result]:
-    """First results: of each window over the newest of the revisions with a stamp below its end."""
+def first(side: Side, size: int, slide: int, closed: float) -> list[Result]:
+    """First results: of each window over the rows that stand by what came before its end."""
     found = []
-    times = stamps(batches)
-    ends = {
-        start + size
-        for batch in batches
-        for each in batch
-        if each.seconds is not None
-        for start in range(int(each.seconds // slide * slide) - size, int(each.seconds // slide * slide) + 1, slide)
-    }
-    for end in sorted(end for end in ends if end <= closed):
-        known = [
-            each for batch, stamp in zip(batches, times, strict=True) for each in batch if stamp is None or stamp < end
-        ]
-        found += [each for each in expected(standing(known), size, slide, closed) if each[1] + size == end]
+    for end in sorted({start + size for _, start in results(side.rows, size, slide)}):
+        known = side.standing(before_end(end))
+        found += [each for each in expected(known, size, slide, closed) if each[1] + size == end]
     return sorted(found)
-
-
-def came(spark: SparkSession, lake: Lake) -> Batches:
-    """The revisions in their log, as it has cut them into batches; a kill may have put two of those sent into one."""
-    batches: dict[int, list[Revision]] = defaultdict(list)
-    origin = int(T0.timestamp() * 1_000_000)
-    columns = ("_batch", "id", "version", f"(unix_micros(at) - {origin}) / 1e6 as seconds", "country", "amount", "gone")
-    log = read_log(spark, lake, STREAM.revisions).where("_rejected is null and _origin is not null")
-    for row in log.orderBy("_batch", "_origin").selectExpr(*columns).collect():
-        batches[row["_batch"]].append(Revision(*row[1:]))
-    return [batches[number] for number in range(max(batches) + 1)]
 
 
 @pytest.mark.long
@@ -190,24 +125,24 @@ def test_what_stands_and_all_that_follows_is_of_the_newest_revisions(
                 killed_at(chance.randint(1, 6), patched)
             run(spark, lake, PIPELINE, rows)
     run(spark, lake, PIPELINE)
-    batches = came(spark, lake)
-    assert sum(map(len, batches)) == landed
-    sent = [each for batch in batches for each in batch]
-    by_hand = sorted((each.id, each.version, each.amount) for each in standing(sent))
-    found = standing_rows(spark, lake, STREAM).select("id", "version", "amount").collect()
+    log = came(spark, lake, ORDERS)
+    assert sum(map(len, log.values())) == landed
+    side = side_of(log)
+    assert side.clock is not None
+    by_hand = sorted((each.id, each.version, each.amount) for each in side.standing())
+    found = standing_rows(spark, lake, ORDERS).select("id", "version", "amount").collect()
     assert sorted(map(tuple, found)) == by_hand
     for view in PIPELINE.views:
         correct(spark, lake, view, lambda: NOW)
     findings = list(audit(spark, lake, PIPELINE))
     assert [finding for finding in findings if not finding.holds] == []
-    times = [each.seconds for each in sent if each.seconds is not None]
-    closed = max(times) - DELAY
     for view, size, slide in ((MINUTES, 60, 60), (SLIDING, 60, 20)):
-        assert published(read_current(spark, lake, view)) == expected(standing(sent), size, slide, closed), view.name
+        current = published(read_current(spark, lake, view))
+        assert current == expected(side.standing(), size, slide, side.clock), view.name
         firsts = published(runtime_of(view, lake).readable["first"](spark))
-        assert firsts == first(batches, size, slide, closed), view.name
+        assert firsts == first(side, size, slide, side.clock), view.name
     different = read_current(spark, lake, AMOUNTS).selectExpr("country", "unix_seconds(window_start)", "orders")
-    counted = [(each[0], each[1], each[5]) for each in expected(standing(sent), 120, 120, closed)]
+    counted = [(each[0], each[1], each[5]) for each in expected(side.standing(), 120, 120, side.clock)]
     assert sorted((row[0], row[1] - int(T0.timestamp()), row[2]) for row in different.collect()) == counted
 
 
@@ -219,6 +154,6 @@ def test_changes_are_the_same_however_revisions_are_cut_into_runs(spark: SparkSe
         lake = Lake(str(tmp_path / str(len(runs))))
         for several in runs:
             run(spark, lake, PIPELINE, *([each.payload() for each in batch] for batch in several))
-        rows = read_log(spark, lake, STREAM).selectExpr("_origin.change", "id", "version", "amount", "country")
+        rows = read_log(spark, lake, ORDERS).selectExpr("_origin.change", "id", "version", "amount", "country")
         found.append(sorted(map(str, rows.collect())))
     assert found[0] == found[1]

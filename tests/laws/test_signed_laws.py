@@ -9,16 +9,13 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from streaming import (
-    BoundedOutOfOrderness,
     Derived,
-    Files,
     Joined,
     Json,
     Lake,
@@ -33,27 +30,17 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import StreamingError
 from streaming.declare import Operator
-from streaming.log import read_log
 from streaming.operators.runtime import runtime_of
-from tests.support.instants import NOW, T0, at
+from tests.laws.standing import side_of
+from tests.support.instants import NOW, T0
 from tests.support.killed import Killed, killed_at
+from tests.support.orders import ORDERS, PAYMENTS, Batches, Revision, came
 from tests.support.runs import run
 from tests.support.seeds import draws
 from tidemark.testing import correct, land_all
 
 SIZE, BEFORE, AFTER = 60, 20, 40
 """Seconds of a window, and how much earlier and later the right row of a pair may be."""
-ORDERS = Stream(
-    name="orders",
-    source=Files("landing/orders"),
-    format=Json("id string, version bigint, at timestamp, country string, amount bigint, gone boolean"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="gone",
-)
-PAYMENTS = replace(ORDERS, name="payments", source=Files("landing/payments"))
 LARGE = Selected("large", ORDERS, select={"country": "country", "amount": "amount * 2"}, where="amount >= 2")
 PAID = Joined(
     "paid",
@@ -86,19 +73,6 @@ def follower(of: Operator) -> Pipeline:
 FOLLOWERS = (follower(LARGE), follower(PAID))
 
 
-@dataclass(frozen=True)
-class Revision:
-    id: str
-    version: int
-    seconds: float | None
-    country: str | None
-    amount: int | None
-    gone: bool = False
-
-    def payload(self) -> dict[str, Any]:
-        return {**vars(self), "at": None if self.seconds is None else at(self.seconds).isoformat()}
-
-
 def drawn(chance: random.Random, until: float, versions: dict[str, int]) -> list[Revision]:
     """Revisions of a few keys: updates, moves, deletes, keys that come again, old ones that come late."""
     batch = []
@@ -113,25 +87,11 @@ def drawn(chance: random.Random, until: float, versions: dict[str, int]) -> list
     return batch
 
 
-def came(spark: SparkSession, lake: Lake, stream: Stream) -> list[Revision]:
-    """The revisions in their log, in the order in which they count."""
-    origin = int(T0.timestamp() * 1_000_000)
-    columns = ("id", "version", f"(unix_micros(at) - {origin}) / 1e6 as seconds", "country", "amount", "gone")
-    log = read_log(spark, lake, stream.revisions).where("_rejected is null and _origin is not null")
-    return [Revision(*row) for row in log.orderBy("_batch", "_origin").selectExpr(*columns).collect()]
-
-
-def standing(revisions: Sequence[Revision]) -> list[Row]:
-    """The newest revision of each key that is not gone; of equal sequences the first that came."""
-    newest: dict[str, Revision] = {}
-    for each in revisions:
-        if each.id not in newest or each.version > newest[each.id].version:
-            newest[each.id] = each
+def standing(log: Batches) -> list[Row]:
     rows = []
-    for each in newest.values():
-        if not each.gone:
-            assert each.country is not None and each.seconds is not None and each.amount is not None
-            rows.append((each.country, each.seconds, each.amount))
+    for each in side_of(log).standing():
+        assert each.country is not None and each.amount is not None
+        rows.append((each.country, each.time, each.amount))
     return rows
 
 
@@ -207,7 +167,8 @@ def test_what_is_current_is_of_the_rows_that_stand_whatever_is_cut_or_killed(
 
 
 def test_the_oracle_knows_which_rows_meet() -> None:
-    orders = standing([Revision("a", 1, 0, "DE", 1), Revision("a", 2, 50, "DE", 3), Revision("b", 1, 50, "FR", 3)])
+    a, b = Revision("a", 1, 0, "DE", 1), Revision("b", 1, 50, "FR", 3)
+    orders = standing({0: [a, Revision("a", 2, 50, "DE", 3), b]})
     assert orders == [("DE", 50, 3), ("FR", 50, 3)]
     assert joined(orders, [("DE", 30, 2), ("DE", 29, 2), ("DE", 90, 3), ("FR", 90, 1)]) == [
         ("DE", 50, 32),

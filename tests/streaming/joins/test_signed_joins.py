@@ -10,28 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Delivery, Files, Joined, Json, JsonLines, Lake, Pipeline, Stream, Table
+from streaming import Delivery, Joined, JsonLines, Lake, Pipeline, Table
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError, RetractionError
 from streaming.operations import RowChoice, preview_retraction
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
-from tests.support.instants import NOW, at
+from tests.support.instants import NOW
+from tests.support.orders import CLICKS, ORDERS, PAYMENTS, deleted, row, run_sides
 from tests.support.runs import run
-from tidemark.testing import land_all
 
-ORDERS = Stream(
-    name="orders",
-    source=Files("landing/orders"),
-    format=Json("id string, version bigint, at timestamp, amount bigint, op string"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="op = 'd'",
-)
-PAYMENTS = replace(ORDERS, name="payments", source=Files("landing/payments"))
-CLICKS = replace(ORDERS, name="clicks", source=Files("landing/clicks"), key=(), sequence=None, deletes=None)
 PAID = Joined(
     "paid",
     ORDERS,
@@ -41,24 +29,6 @@ PAID = Joined(
     select={"id": "id", "due": "left_amount", "paid": "right_amount"},
 )
 PIPELINE = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(PAID,))
-
-
-def row(id: str, version: int, seconds: float, amount: int, op: str = "u") -> dict[str, Any]:
-    return {"id": id, "version": version, "at": at(seconds).isoformat(), "amount": amount, "op": op}
-
-
-def came(
-    spark: SparkSession,
-    lake: Lake,
-    *,
-    left: Sequence[dict[str, Any]] = (),
-    right: Sequence[dict[str, Any]] = (),
-    pipeline: Pipeline = PIPELINE,
-) -> None:
-    for stream, rows in zip(pipeline.streams, (left, right), strict=True):
-        if rows:
-            land_all(lake, stream, rows)
-    run(spark, lake, pipeline)
 
 
 def shown(
@@ -82,15 +52,15 @@ def test_a_pair_is_taken_back_with_either_of_its_rows_and_with_both_at_once(spar
     a v3 15         a v3 deleted in one step both
                     a v4 15      it is paid again
     """
-    came(spark, lake, left=[row("a", 1, 5, 10)], right=[row("a", 1, 20, 7)])
+    run_sides(spark, lake, PIPELINE, left=[row("a", 1, 5, 10)], right=[row("a", 1, 20, 7)])
     assert shown(spark, lake, "current") == [("a", 10, 7)]
-    came(spark, lake, left=[row("a", 2, 5, 12)])
+    run_sides(spark, lake, PIPELINE, left=[row("a", 2, 5, 12)])
     assert shown(spark, lake, "current") == [("a", 12, 7)]
-    came(spark, lake, right=[row("a", 2, 20, 9)])
+    run_sides(spark, lake, PIPELINE, right=[row("a", 2, 20, 9)])
     assert shown(spark, lake, "current") == [("a", 12, 9)]
-    came(spark, lake, left=[row("a", 3, 5, 15)], right=[row("a", 3, 20, 0, op="d")])
+    run_sides(spark, lake, PIPELINE, left=[row("a", 3, 5, 15)], right=[deleted("a", 3)])
     assert shown(spark, lake, "current") == []
-    came(spark, lake, right=[row("a", 4, 20, 15)])
+    run_sides(spark, lake, PIPELINE, right=[row("a", 4, 20, 15)])
     assert shown(spark, lake, "current") == [("a", 15, 15)]
     # Five rows on either side, two of each version but the last, and each pair of them.
     assert Counter(each[1:] for each in shown(spark, lake, "signed")) == {
@@ -107,20 +77,20 @@ def test_a_pair_is_taken_back_with_either_of_its_rows_and_with_both_at_once(spar
 def test_a_stream_that_only_grows_joins_one_that_does_not(spark: SparkSession, lake: Lake) -> None:
     joined = replace(PAID, left=CLICKS, right=ORDERS)
     pipeline = Pipeline(name="shop", streams=(CLICKS, ORDERS), operators=(joined,))
-    came(spark, lake, left=[row("a", 1, 5, 1), row("a", 1, 5, 1)], right=[row("a", 1, 20, 7)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[row("a", 1, 5, 1), row("a", 1, 5, 1)], right=[row("a", 1, 20, 7)])
     assert shown(spark, lake, "current", joined) == [("a", 1, 7), ("a", 1, 7)]
-    came(spark, lake, left=[row("a", 1, 6, 3)], right=[row("a", 2, 300, 8)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[row("a", 1, 6, 3)], right=[row("a", 2, 300, 8)])
     assert shown(spark, lake, "current", joined) == []
     assert broken(spark, lake, pipeline) == []
 
 
 @pytest.mark.long
 def test_a_stream_that_is_joined_with_itself_meets_the_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
-    joined = replace(PAID, right=ORDERS, on={"op": "op"}, select={"one": "left_id", "other": "right_id"})
+    joined = replace(PAID, right=ORDERS, on=("country",), select={"one": "left_id", "other": "right_id"})
     pipeline = Pipeline(ORDERS, (joined,))
     run(spark, lake, pipeline, [row("a", 1, 5, 1), row("b", 1, 6, 1)])
     run(spark, lake, pipeline, [row("a", 2, 7, 2), row("c", 1, 8, 1)])
-    run(spark, lake, pipeline, [row("b", 2, 7, 2, op="d")])
+    run(spark, lake, pipeline, [deleted("b", 2)])
     expected = [("a", "a"), ("a", "c"), ("c", "a"), ("c", "c")]
     assert shown(spark, lake, "current", joined, "one other") == expected
     assert broken(spark, lake, pipeline) == []
@@ -130,10 +100,10 @@ def test_a_stream_that_is_joined_with_itself_meets_the_rows_that_stand(spark: Sp
 def test_pairs_that_cannot_be_computed_are_those_of_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
     joined = replace(PAID, select={"id": "id", "share": "100 div right_amount"}, on_error="side")
     pipeline = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(joined,))
-    came(spark, lake, left=[row("a", 1, 5, 10)], right=[row("a", 1, 20, 0)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[row("a", 1, 5, 10)], right=[row("a", 1, 20, 0)])
     failed = runtime_of(joined, lake).readable["failed"]
     assert failed(spark).count() == 1
-    came(spark, lake, right=[row("a", 2, 20, 5)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, right=[row("a", 2, 20, 5)])
     assert failed(spark).count() == 0
     assert shown(spark, lake, "current", joined, "id share") == [("a", 20)]
     assert broken(spark, lake, pipeline) == []
@@ -141,11 +111,11 @@ def test_pairs_that_cannot_be_computed_are_those_of_rows_that_stand(spark: Spark
 
 @pytest.mark.long
 def test_pairs_that_are_built_anew_are_the_same(spark: SparkSession, lake: Lake) -> None:
-    came(spark, lake, left=[row("a", 1, 5, 10)], right=[row("a", 1, 20, 7), row("b", 1, 20, 7)])
-    came(spark, lake, left=[row("a", 2, 5, 12), row("b", 1, 300, 12)])
+    run_sides(spark, lake, PIPELINE, left=[row("a", 1, 5, 10)], right=[row("a", 1, 20, 7), row("b", 1, 20, 7)])
+    run_sides(spark, lake, PIPELINE, left=[row("a", 2, 5, 12), row("b", 1, 300, 12)])
     before = shown(spark, lake, "current")
     rebuild(spark, lake, PIPELINE, PAID, now=lambda: NOW)
-    came(spark, lake)
+    run(spark, lake, PIPELINE)
     assert shown(spark, lake, "current") == before == [("a", 12, 7)]
     assert broken(spark, lake) == []
 

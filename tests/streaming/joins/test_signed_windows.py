@@ -12,11 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import (
-    BoundedOutOfOrderness,
     CoGrouped,
     Delivery,
     Derived,
-    Files,
     Json,
     JsonLines,
     Lake,
@@ -34,24 +32,16 @@ from streaming.base import DeclarationError
 from streaming.declare.two_sided import TwoSided
 from streaming.operations import Person, RowChoice, erase, preview_retraction, retract
 from streaming.operations.rebuild import rebuild
+from streaming.operations.restore import restore_to
+from streaming.operations.retention import drop_days
+from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.sinks import RESULT_ID
 from tests.support.instants import NOW, T0, at
+from tests.support.orders import CLICKS, ORDERS, PAYMENTS, deleted, row, run_sides
 from tests.support.runs import run
 from tidemark.testing import correct, land_all
 
-ORDERS = Stream(
-    name="orders",
-    source=Files("landing/orders"),
-    format=Json("id string, version bigint, at timestamp, amount bigint, gone boolean"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("10 seconds", max_ahead="30 days"),
-    key=("id",),
-    sequence="version",
-    deletes="gone",
-)
-PAYMENTS = replace(ORDERS, name="payments", source=Files("landing/payments"))
-CLICKS = replace(ORDERS, name="clicks", source=Files("landing/clicks"), key=(), sequence=None, deletes=None)
 VALUES = {"due": "left_amount", "paid": "right_amount"}
 PAID = WindowJoined("paid", ORDERS, PAYMENTS, ("id",), Tumbling("60 seconds"), VALUES, "left")
 SHOP = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(PAID,))
@@ -66,24 +56,6 @@ TOGETHER = CoGrouped(
 )
 Result = tuple[str, int, int, int | None, int | None]
 """Key, start and end in seconds after T0, then the values."""
-
-
-def row(id: str, version: int, seconds: float, amount: int, *, gone: bool = False) -> dict[str, Any]:
-    return {"id": id, "version": version, "at": at(seconds).isoformat(), "amount": amount, "gone": gone}
-
-
-def came(
-    spark: SparkSession,
-    lake: Lake,
-    *,
-    left: Sequence[dict[str, Any]] = (),
-    right: Sequence[dict[str, Any]] = (),
-    pipeline: Pipeline = SHOP,
-) -> None:
-    for stream, rows in zip(pipeline.streams, (left, right), strict=False):
-        if rows:
-            land_all(lake, stream, rows)
-    run(spark, lake, pipeline)
 
 
 def shown(spark: SparkSession, lake: Lake, what: str, of: TwoSided = PAID) -> list[Result]:
@@ -112,26 +84,26 @@ def test_a_window_has_the_pairs_of_the_rows_that_stood_in_time_and_is_corrected_
                           a v3 9 at 00:40       a late payment: (a 12 9)
     a v3 15 at 01:10                            the order moves to the next window, of which nothing was told
     """
-    came(spark, lake, left=[row("a", 1, 5, 10), row("b", 1, 10, 20)], right=[row("a", 1, 20, 7)])
-    came(spark, lake, left=[row("a", 2, 5, 12)])
-    came(spark, lake, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)])
+    run_sides(spark, lake, SHOP, left=[row("a", 1, 5, 10), row("b", 1, 10, 20)], right=[row("a", 1, 20, 7)])
+    run_sides(spark, lake, SHOP, left=[row("a", 2, 5, 12)])
+    run_sides(spark, lake, SHOP, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)])
     told = [("a", 0, 60, 12, 7), ("b", 0, 60, 20, None)]
     assert shown(spark, lake, "first") == shown(spark, lake, "current") == told
     assert runtime_of(PAID, lake).plan(spark) == []
 
-    came(spark, lake, right=[row("a", 2, 20, 0, gone=True)])
+    run_sides(spark, lake, SHOP, right=[deleted("a", 2)])
     assert [entry.day for entry in runtime_of(PAID, lake).plan(spark)] == [T0.date()]
     correct(spark, lake, PAID, lambda: NOW)
     assert shown(spark, lake, "current") == [("a", 0, 60, 12, None), ("b", 0, 60, 20, None)]
 
-    came(spark, lake, left=[row("b", 2, 10, 0, gone=True)], right=[row("a", 3, 40, 9)])
+    run_sides(spark, lake, SHOP, left=[deleted("b", 2)], right=[row("a", 3, 40, 9)])
     correct(spark, lake, PAID, lambda: NOW)
     assert shown(spark, lake, "current") == [("a", 0, 60, 12, 9)]
 
-    came(spark, lake, left=[row("a", 3, 70, 15)])
+    run_sides(spark, lake, SHOP, left=[row("a", 3, 70, 15)])
     correct(spark, lake, PAID, lambda: NOW)
     assert shown(spark, lake, "current") == []
-    came(spark, lake, left=[row("z", 2, 300, 0)], right=[row("z", 2, 300, 0)])
+    run_sides(spark, lake, SHOP, left=[row("z", 2, 300, 0)], right=[row("z", 2, 300, 0)])
     assert shown(spark, lake, "current") == [("a", 60, 120, 15, None)]
     assert shown(spark, lake, "first") == [told[0], ("a", 60, 120, 15, None), told[1]]
     changes = spark.read.format("delta").load(lake.table(PAID, "changes"))
@@ -149,7 +121,8 @@ def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_b
 ) -> None:
     """
     orders           clicks
-    a v1 at 00:00    a at 00:25 (1), a at 00:50 (2)    one session, closed by z at 05:00
+    a v1 at 00:00    a at 00:25 (1), a at 00:50 (2)    one session, which is open
+    a v2 at 00:00                                      in time, before z at 05:00 closes the session
                      (1) is taken back by hand         two, the first without a click
                      it is put back                    one again
     a is deleted                                       of clicks alone
@@ -160,12 +133,11 @@ def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_b
     def corrected() -> list[Result]:
         run(spark, lake, pipeline)
         correct(spark, lake, both, lambda: NOW)
-        check(spark, lake, pipeline)
         return [each for each in shown(spark, lake, "current", both) if each[0] == "a"]
 
     clicks = [row("a", 1, 25, 1), row("a", 1, 50, 2)]
-    came(spark, lake, left=[row("a", 1, 0, 10)], right=clicks, pipeline=pipeline)
-    came(spark, lake, left=[row("z", 1, 300, 0)], right=[row("z", 1, 300, 0)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[row("a", 1, 0, 9)], right=clicks)
+    run_sides(spark, lake, pipeline, left=[row("a", 2, 0, 10), row("z", 1, 300, 0)], right=[row("z", 1, 300, 0)])
     assert corrected() == [("a", 0, 80, 10, 3)]
     outcome = preview_retraction(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"))
     assert [(each.key, each.start, each.end, each.after) for each in outcome.changes["both"]] == [
@@ -177,10 +149,12 @@ def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_b
     taken = retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"), "by a robot", "ada", lambda: NOW)
     assert taken is not None
     assert corrected() == [("a", 0, 30, 10, 0), ("a", 50, 80, 0, 2)]
+    check(spark, lake, pipeline)
     retract(spark, lake, pipeline, CLICKS, RowChoice(undoes=taken.id), "it was Bob", "ada", lambda: NOW)
     assert corrected() == [("a", 0, 80, 10, 3)]
-    came(spark, lake, left=[row("a", 2, 0, 0, gone=True)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[deleted("a", 3)])
     assert corrected() == [("a", 25, 80, 0, 3)]
+    check(spark, lake, pipeline)
 
 
 @pytest.mark.long
@@ -197,7 +171,6 @@ def test_rows_are_taken_back_by_hand_from_sessions_that_are_open_corrected_or_ov
     def corrected() -> list[Result]:
         run(spark, lake, pipeline)
         correct(spark, lake, TOGETHER, lambda: NOW)
-        check(spark, lake, pipeline)
         return shown(spark, lake, "current", TOGETHER)
 
     run(spark, lake, pipeline, [row("a", 1, day - 20, 1), row("a", 1, day + 20, 2), row("c", 1, day + 40, 9)])
@@ -213,12 +186,14 @@ def test_rows_are_taken_back_by_hand_from_sessions_that_are_open_corrected_or_ov
 
     retract(spark, lake, pipeline, CLICKS, RowChoice("amount in (8, 9)"), "twice", "ada", lambda: NOW)
     assert corrected() == [("a", day - 20, day + 50, 7, 7)]
+    check(spark, lake, pipeline)
     run(spark, lake, pipeline, [row("z", 1, day + 500, 0)])
     assert corrected() == [("a", day - 20, day + 50, 7, 7), ("b", day + 91, day + 121, 16, 16)]
     retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 4"), "twice", "ada", lambda: NOW)
     assert corrected()[:2] == [("a", day - 20, day + 10, 1, 1), ("a", day + 20, day + 50, 2, 2)]
     rebuild(spark, lake, pipeline, TOGETHER, now=lambda: NOW)
     assert corrected()[2:] == [("b", day + 91, day + 121, 16, 16)]
+    check(spark, lake, pipeline)
 
 
 @pytest.mark.long
@@ -260,8 +235,8 @@ def test_a_chain_follows_what_is_current_through_a_window_join_and_out_of_it(spa
     land_all(lake, ORDERS, [row("a", 1, 5, 1), row("b", 1, 5, 2), row("c", 1, 65, 4), row("z", 1, 9000, 0)])
     land_all(lake, PAYMENTS, [row(id, 1, 3000, 1) for id in "abc"], [row("z", 1, 9000, 0)])
     assert current() == [(3, 7)]
-    land_all(lake, ORDERS, [row("a", 2, 5, 8), row("b", 2, 5, 0, gone=True)])
-    land_all(lake, PAYMENTS, [row("c", 2, 3000, 0, gone=True)])
+    land_all(lake, ORDERS, [row("a", 2, 5, 8), deleted("b", 2)])
+    land_all(lake, PAYMENTS, [deleted("c", 2)])
     assert current() == [(1, 8)]
 
 
@@ -273,15 +248,15 @@ def test_what_is_done_to_a_window_join_sees_the_rows_that_stand(
     pipeline = replace(SHOP, deliveries=(told,))
 
     def current(left: Sequence[dict[str, Any]] = (), right: Sequence[dict[str, Any]] = ()) -> list[Result]:
-        came(spark, lake, left=left, right=right)
+        run_sides(spark, lake, SHOP, left=left, right=right)
         correct(spark, lake, PAID, lambda: NOW)
         return shown(spark, lake, "current")
 
-    came(spark, lake, left=[row("a", 1, 5, 10), row("b", 1, 6, 20)], right=[row("a", 1, 20, 7)], pipeline=pipeline)
-    came(spark, lake, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[row("a", 1, 5, 10), row("b", 1, 6, 20)], right=[row("a", 1, 20, 7)])
+    run_sides(spark, lake, pipeline, left=[row("z", 1, 120, 0)], right=[row("z", 1, 120, 0)])
     before = shown(spark, lake, "current")
     assert before == [("a", 0, 60, 10, 7), ("b", 0, 60, 20, None)]
-    assert current(left=[row("b", 2, 5, 0, gone=True)], right=[row("a", 2, 21, 8)]) == [("a", 0, 60, 10, 8)]
+    assert current(left=[deleted("b", 2)], right=[row("a", 2, 21, 8)]) == [("a", 0, 60, 10, 8)]
     # As of the batches before.
     assert shown(spark, lake.as_of({"orders": 1, "payments": 1}), "current") == before
     taken = retract(spark, lake, SHOP, ORDERS, RowChoice("id = 'a'"), "never paid", "ada", lambda: NOW)
@@ -303,20 +278,83 @@ def test_what_is_done_to_a_window_join_sees_the_rows_that_stand(
 
 
 @pytest.mark.long
+def test_sessions_are_restored_as_they_were_saved_and_outlive_the_rows_that_their_log_drops(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """
+    a at 00:00 and 00:20                        a session of the first day
+    b at 00:00, 00:25 and 00:50 two days later  one that falls apart without the row between
+    c a day after that                          is open when all is saved
+    a row of each is taken back, then the first day is dropped
+    """
+    clicks = replace(CLICKS, retention="2 days")
+    together = replace(TOGETHER, left=clicks, right=clicks)
+    pipeline, two, three = Pipeline(clicks, (together,)), 2 * 86_400, 3 * 86_400
+
+    def corrected(of: Lake) -> list[Result]:
+        run(spark, of, pipeline)
+        correct(spark, of, together, lambda: NOW)
+        return shown(spark, of, "current", together)
+
+    run(spark, lake, pipeline, [row("a", 1, 0, 1), row("a", 1, 20, 2)])
+    run(spark, lake, pipeline, [row("b", 1, two, 4), row("b", 1, two + 25, 8), row("b", 1, two + 50, 16)])
+    run(spark, lake, pipeline, [row("c", 1, three, 32)])
+    whole = [("a", 0, 50, 3, 3), ("b", two, two + 80, 28, 28)]
+    assert corrected(lake) == whole
+    savepoint(lake, pipeline, "then", lambda: NOW)
+    retract(spark, lake, pipeline, clicks, RowChoice("amount in (2, 8, 32)"), "twice", "ada", lambda: NOW)
+    apart = [("a", 0, 30, 1, 1), ("b", two, two + 30, 4, 4), ("b", two + 50, two + 80, 16, 16)]
+    assert corrected(lake) == apart
+    elsewhere = Lake(str(tmp_path / "other"))
+    restore_to(lake, pipeline, "then", elsewhere)
+    for of, expected in ((lake, apart), (elsewhere, [*whole, ("c", three, three + 30, 32, 32)])):
+        run(spark, of, pipeline, [row("z", 1, three + 300, 0)])
+        assert corrected(of) == expected
+        check(spark, of, pipeline)
+
+    drop_savepoint(lake, pipeline, "then")
+    (dropped,) = drop_days(lambda: spark, lake, pipeline)
+    assert (dropped.before, dropped.rows) == (at(86_400).date(), 3)
+    assert corrected(lake) == apart
+    retract(spark, lake, pipeline, clicks, RowChoice("amount in (1, 16)"), "twice", "ada", lambda: NOW)
+    assert corrected(lake) == apart[:2]
+    check(spark, lake, pipeline)
+
+
+@pytest.mark.long
 def test_pairs_that_cannot_be_computed_are_those_of_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
     shares = replace(PAID, select={"due": "left_amount", "paid": "100 div right_amount"}, on_error="side")
     pipeline = Pipeline(name="shop", streams=(ORDERS, PAYMENTS), operators=(shares,))
-    came(spark, lake, left=[row("a", 1, 5, 1)], right=[row("a", 1, 20, 0), row("z", 1, 200, 1)], pipeline=pipeline)
-    came(spark, lake, left=[row("z", 1, 200, 1)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, left=[row("a", 1, 5, 1)], right=[row("a", 1, 20, 0), row("z", 1, 200, 1)])
+    run_sides(spark, lake, pipeline, left=[row("z", 1, 200, 1)])
     failed = runtime_of(shares, lake).readable["failed"]
     assert failed(spark).count() == 1
     assert shown(spark, lake, "current", shares) == []
-    came(spark, lake, right=[row("a", 2, 20, 5)], pipeline=pipeline)
+    run_sides(spark, lake, pipeline, right=[row("a", 2, 20, 5)])
     correct(spark, lake, shares, lambda: NOW)
     assert shown(spark, lake, "current", shares) == [("a", 0, 60, 1, 20)]
     late = runtime_of(shares, lake).readable["late"](spark).selectExpr("_side", "_change", "right.amount")
     assert sorted(map(tuple, late.collect())) == [("right", -1, 0), ("right", 1, 5)]
+    run_sides(spark, lake, pipeline, left=[deleted("a", 2)])
+    correct(spark, lake, shares, lambda: NOW)
+    assert shown(spark, lake, "current", shares) == []
     check(spark, lake, pipeline)
+
+
+@pytest.mark.long
+def test_a_row_that_two_streams_have_of_one_file_is_taken_back_from_one_side_alone(
+    spark: SparkSession, lake: Lake
+) -> None:
+    again = replace(CLICKS, name="again")
+    pairs = replace(PAID, left=CLICKS, right=again, kind="outer")
+    pipeline = Pipeline(name="shop", streams=(CLICKS, again), operators=(pairs,))
+    run(spark, lake, pipeline, [row("a", 1, 5, 7)])
+    run(spark, lake, pipeline, [row("z", 1, 120, 0)])
+    assert shown(spark, lake, "current", pairs) == [("a", 0, 60, 7, 7)]
+    retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 7"), "twice", "ada", lambda: NOW)
+    run(spark, lake, pipeline)
+    correct(spark, lake, pairs, lambda: NOW)
+    assert shown(spark, lake, "current", pairs) == [("a", 0, 60, None, 7)]
 
 
 def test_what_would_leave_out_a_row_that_is_taken_back_late_is_refused() -> None:

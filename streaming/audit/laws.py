@@ -92,7 +92,7 @@ def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtV
 
 
 def _counts(rows: DataFrame) -> dict[int, Row]:
-    """Of each batch its valid, rejected and unclear rows, and its different stamps with the greatest of them."""
+    """The valid, rejected and unclear rows of each batch, its number of stamps and the greatest of these."""
     valid, rejected = F.col("_day").isNotNull(), F.col("_rejected").isNotNull()
     has_come = F.col("_origin").isNotNull()
     counted = rows.groupBy("_batch").agg(

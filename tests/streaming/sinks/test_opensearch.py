@@ -7,18 +7,25 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
-from streaming import Lake
+from streaming import Delivery, Lake
+from streaming.audit.laws import audit
 from streaming.base.errors import SinkError, StreamingError
 from streaming.sinks.opensearch import OpenSearchIndex, actions, refusal
 from streaming.sinks.sink import CHANGE, REVISION, Delivered, NumberedBatch, RefusedRow
+from streaming.views.corrections import correct, plan
 from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
+from tests.support.delivering import Courier, pipeline, reading, visits
+from tests.support.instants import NOW, at
 from tests.support.opensearch import opensearch
+from tests.support.runs import run
 from tests.support.seeds import draws
 from tests.support.services import starting
 
@@ -195,3 +202,35 @@ def test_a_request_that_is_too_large_is_halved_until_the_row_alone_is_put_aside(
     refused = deliver(target.connect(Lake("/nowhere"), Delivered("a/b")), NumberedBatch("a/b", 0, 0, rows))
     assert [(row.position, row.error[:3]) for row in refused] == [(1, "413")]
     assert sorted(row["id"] for row in documents(target)) == ["a", "b"]
+
+
+@pytest.mark.long
+def test_an_index_holds_what_is_current_after_a_late_row_has_joined_two_sessions(
+    spark: SparkSession, lake: Lake, index: OpenSearchIndex
+) -> None:
+    delivery = Delivery("searched", visits, index, "current")
+    courier = Courier(spark, lake, delivery)
+
+    def held() -> dict[datetime, int]:
+        return {
+            datetime.fromisoformat(row["window_start"]): row["readings"] for row in documents(index) if row["id"] == "a"
+        }
+
+    early, later, much_later = 0, 10, 60
+    run(
+        spark,
+        lake,
+        pipeline(),
+        [reading("a", early), reading("a", later)],
+        [reading("a", much_later)],
+        [reading("b", 61)],
+    )
+    courier.deliver(all_of_it=True)
+    assert held() == {at(early): 1, at(later): 1}
+    in_between = 5
+    run(spark, lake, pipeline(), [reading("a", in_between)], [reading("b", 100)], [reading("b", 101)])
+    correct(spark, lake, visits, [pending.day for pending in plan(spark, lake, visits)], lambda: NOW)
+    courier.deliver(all_of_it=True)
+    assert held() == {at(early): 3, at(much_later): 1}, "one session in place of two"
+    found = [finding for finding in audit(spark, lake, pipeline(delivery)) if finding.law == "delivery"]
+    assert [(finding.subject, finding.holds) for finding in found] == [("searched", True)] * 2

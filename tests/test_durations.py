@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
 
 import pytest
@@ -23,6 +24,14 @@ def test_a_file_that_nobody_has_timed_takes_as_long_as_most_of_the_nearest_folde
     assert durations.expected("laws/test_new.py") == 3
     assert durations.expected("streaming/test_new.py") == 7
     assert durations.expected("elsewhere/test_new.py") == median(timed.values()) == 5
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Nothing is remembered of files that other tests have made up."""
+    durations.expected.cache_clear()
+    yield
+    durations.expected.cache_clear()
 
 
 @pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (10.0, 1.0), (20.0, 0.5), (100.0, 0.1)])

@@ -440,12 +440,13 @@ class EffectDocument(BaseModel):
 
 
 class FollowerDocument(BaseModel):
-    """A stream, operator or delivery that follows what is current of the operator `of`."""
+    """A stream, operator or delivery that follows what is current of the operator `of`, or looks it up."""
 
     kind: str
     name: str
     pipeline: str
     of: str
+    looks_up: bool
 
 
 class RetractionPreviewDocument(Document):

@@ -39,7 +39,7 @@ def due_line(effect: Effect) -> str:
 def follower_lines(preview: RetractionPreview, reports: tuple[str, ...]) -> Iterator[str]:
     """The lines on whom the changes reach further on, and on what cannot be told."""
     yield from (f"{name}: cannot be told: {why}" for name, why in preview.unknown.items())
-    yield from (f"{follower}, and is told of each change" for follower in preview.followers)
+    yield from map(str, preview.followers)
     yield from (f"report {name} reads what would change" for name in reports)
 
 

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from itertools import product
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
@@ -50,7 +51,7 @@ from streaming.operations.repair import pins_now
 from streaming.operators import ChangedWindow, Coming, Effect, at_batch, counts_of, runtime_of
 from streaming.revisions import SEQUENCE, Revising, net, sequence_of
 from streaming.service import take_lease
-from streaming.spark import refusal
+from streaming.spark import cause_in_words, function_errors, refusal
 from streaming.tables import delta
 
 _EXAMPLES = 5
@@ -59,15 +60,21 @@ _PLACE, _NUMBER, _RETRACTED = "_place", "_retraction", "_retracted_batch"
 
 @dataclass(frozen=True)
 class Follower:
-    """A stream, operator or delivery that follows what is current of an operator, `of`, whose results would change."""
+    """A stream, operator or delivery that reads what is current of an operator, `of`, whose results would change.
+
+    It `looks_up` answers there where rows that come from then on see them; others follow, and are told of each change.
+    """
 
     kind: str
     name: str
     pipeline: str
     of: str
+    looks_up: bool = False
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} of pipeline {self.pipeline} follows {self.of}"
+        does = "looks up" if self.looks_up else "follows"
+        then = "which rows from then on see changed" if self.looks_up else "and is told of each change"
+        return f"{self.kind} {self.name} of pipeline {self.pipeline} {does} {self.of}, {then}"
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,7 @@ class RetractionPreview:
     """The preview of a retraction: its rows, by the day of their event time, and a few of them.
 
     `effects`: for each table of an operator that follows the stream what would change. `unknown`: why it cannot be told
-    of the others, by their names. `followers`: who follows what is current of these operators, at any depth, and would
-    be told of each change.
+    of the others, by their names. `followers`: who reads what is current of these operators, at any depth.
     """
 
     stream: str
@@ -248,9 +254,12 @@ def _as_coming(
 def _effects(spark: SparkSession, lake: Lake, operator: Operator, coming: Coming) -> tuple[Sequence[Effect], str]:
     """The effects on an operator, or why they cannot be told: it may be paused, for one that it cannot compute."""
     try:
-        told = runtime_of(operator, lake).effects(spark, coming)
-    except (StreamingError, PySparkException) as error:
-        return (), str(error).strip().splitlines()[0]
+        with function_errors():
+            told = runtime_of(operator, lake).effects(spark, coming)
+    except StreamingError as error:
+        return (), str(error).strip().partition("\n")[0]
+    except (PySparkException, Py4JJavaError) as error:
+        return (), cause_in_words(error)
     return (told, "") if told is not None else ((), "its kind does not tell what rows to come would change")
 
 
@@ -281,6 +290,8 @@ def _following(
             external = [table.operator for table in operator.external]
             if of in (*operator.reads_current, *external):
                 yield Follower(operator.kind_name, operator.name, each.name, of.name), (operator,)
+            elif of in (*operator.dimensions, *operator.looks_up):
+                yield Follower(operator.kind_name, operator.name, each.name, of.name, looks_up=True), ()
         for delivery in each.deliveries:
             if delivery.of == of and delivery.what == CURRENT:
                 yield Follower(delivery.kind_name, delivery.name, each.name, of.name), ()

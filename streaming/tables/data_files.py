@@ -239,6 +239,8 @@ def _is_number(type_: pa.DataType) -> bool:
 def _hardly_repeats(sample: pa.Array, rows: int) -> bool:
     """True where most values come less than three times in so many rows, by a sample of them."""
     there = len(sample) - sample.null_count
+    if not there:
+        return False
     again = there - pc.count_distinct(sample).as_py()
     # Where each comes three times, one of the sample has two others among all rows, and `there / rows` of these in it.
     return bool(again < there * min(there / rows, 0.5))

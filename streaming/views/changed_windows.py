@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import BATCH, counted
-from streaming.clocks import joint_watermark
 from streaming.declare import OverWindows, Stream
 from streaming.lake import Lake
-from streaming.operators import ChangedWindow, Coming, Effect, Progress, comparable
-from streaming.views.computation import computation_of
+from streaming.operators import ChangedWindow, Coming, Effect, Progress, comparable, whole_since
+from streaming.views.computation import computation_of, until
+from streaming.views.corrections import late_days
 
 
 def effect_on_windows(spark: SparkSession, lake: Lake, operator: OverWindows, coming: Coming) -> Effect | None:
@@ -23,16 +24,22 @@ def effect_on_windows(spark: SparkSession, lake: Lake, operator: OverWindows, co
         return None
     after = {**before, coming.stream.name: coming.after}
     windows = changed_windows(operator, coming.stream, before, after, coming.batch)
-    marks = {**Progress.at_heads(lake, operator).watermarks, coming.stream.name: coming.watermark}
-    due = _passed_by(joint_watermark(marks.values()), windows) if operator.corrected else None
+    due = _days_due(lake, operator, coming, after) if operator.corrected else None
     summary = f"{counted(len(windows), 'window')} would change"
     return Effect(operator.name, summary, {"windows": len(windows)}, windows=windows, due=due)
 
 
-def _passed_by(watermark: datetime | None, windows: Sequence[ChangedWindow]) -> tuple[date, ...]:
-    """The days of the windows that the clock has passed."""
-    passed = (each for each in windows if watermark is not None and each.end <= watermark)
-    return tuple(sorted({each.start.date() for each in passed}))
+def _days_due(lake: Lake, operator: OverWindows, coming: Coming, after: Mapping[str, DataFrame]) -> tuple[date, ...]:
+    """The days that need a correction for the rows to come, by the plan of corrections once they have come."""
+    heads, name = Progress.at_heads(lake, operator), coming.stream.name
+    at = replace(
+        heads,
+        through={**heads.through, name: coming.batch},
+        watermarks={**heads.watermarks, name: coming.watermark},
+    )
+    since = whole_since(lake, operator)
+    days = late_days(until(after, at), operator, at).where(F.col("newest")[name] == coming.batch).collect()
+    return tuple(row["day"] for row in days if since is None or row["day"] >= since)
 
 
 def changed_windows(

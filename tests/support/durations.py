@@ -1,7 +1,7 @@
 """How long each file of tests takes: workers begin with what takes longest, so that they end together.
 
-`pytest --record-durations` writes `tests/durations.json` anew, from all the files that it ran. This module is a pytest
-plugin for that.
+`pytest -m 'not long' --record-durations` writes `tests/durations.json` anew, from all the files that it ran. This
+module is a pytest plugin for that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import median
 import pytest
 
 RECORDED = Path(__file__).parents[1] / "durations.json"
-"""Seconds by file, the set-up of its fixtures included, of two workers on a machine with two cores."""
+"""Seconds by file without its `long` tests, fixtures included, of two workers on a machine with two cores."""
 
 TIME = 10.0
 """Seconds that the tests of a file with Spark or processes may take in `make test`, so that it takes minutes."""
@@ -30,6 +30,7 @@ def recorded() -> dict[str, float]:
     return durations
 
 
+@cache
 def expected(file: str) -> float:
     """The seconds that a file will take: those recorded or, for a new one, the median of the nearest folder with any.
 
@@ -50,7 +51,9 @@ def share(file: str) -> float:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+    # What `make test` leaves out has no part in the time of a file there.
+    if "long" not in report.keywords:
+        _seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

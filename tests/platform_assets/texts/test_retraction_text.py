@@ -92,4 +92,5 @@ def test_the_document_has_every_number() -> None:
     }
     assert told["effects"][0]["parts"] == [{"_day": "2026-03-02", "_taken_back": 2}]
     assert told["unknown"] == {"mine": "its kind does not tell"}
-    assert told["followers"] == [{"kind": "stream", "name": "by_hour", "pipeline": "chain", "of": "hours"}]
+    of_hours = {"kind": "stream", "name": "by_hour", "pipeline": "chain", "of": "hours", "looks_up": False}
+    assert told["followers"] == [of_hours]

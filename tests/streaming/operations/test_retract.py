@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -198,6 +199,23 @@ def test_a_session_falls_apart_when_somebody_takes_back_the_row_that_held_it_tog
     correct(spark, lake, visits, lambda: NOW)
     assert current(spark, lake, visits) == [(0, 3, 7), (300, 2, 24)]
     check(spark, lake, pipeline)
+
+
+def test_a_preview_tells_each_day_of_a_session_that_waits_for_a_correction(spark: SparkSession, lake: Lake) -> None:
+    """
+    23:59:50 a · 00:00:05 b, of the next day   one session of two days, published at 01:00
+    b is taken back                            both days wait
+    """
+    visits = replace(MINUTES, name="visits", window=SessionWindow("30 seconds"))
+    pipeline = Pipeline(READINGS, (visits,))
+    midnight = 86_400
+    run(spark, lake, pipeline, [reading("a", midnight - 10, 1), reading("b", midnight + 5, 2)])
+    run(spark, lake, pipeline, [reading("end", midnight + 3600, 4)])
+    foretold = preview_retraction(spark, lake, pipeline, READINGS, RowChoice("id = 'b'")).due["visits"]
+    taken(take_back(spark, lake, pipeline, "id = 'b'"))
+    run(spark, lake, pipeline)
+    due = [entry.day for entry in runtime_of(visits, lake).plan(spark)]
+    assert [*foretold] == due == [T0.date(), T0.date() + timedelta(days=1)]
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,9 @@ from streaming import (
     JsonLines,
     Keyed,
     Lake,
+    Pinned,
     Pipeline,
+    RowFunction,
     Selected,
     Stream,
     Table,
@@ -74,6 +76,17 @@ def on_order(key: Any, row: Any) -> None:
 def on_change(key: Any, row: Any) -> None:
     key.orders = (key.orders or 0) + key.change
     key.emit(id=row.id, change=key.change, orders=key.orders)
+
+
+def on_raising(row: Any, opened: None) -> Iterator[dict[str, Any]]:
+    if row.amount:
+        raise ValueError(f"no page {row.id}")
+    yield {"id": row.id}
+
+
+def on_bought(key: Any, row: Any) -> None:
+    order = key.rules.get((row.click,))
+    key.emit(amount=order and order.amount)
 
 
 LARGE = Selected("large", ORDERS, select={"id": "id", "tag": "tag"}, where="amount >= 10", explode={"tag": "tags"})
@@ -273,18 +286,20 @@ def test_what_a_preview_announces_of_rows_that_are_put_back_happens(spark: Spark
 def test_followers_of_what_would_change_are_named_at_any_depth(spark: SparkSession, lake: Lake) -> None:
     told = Delivery("told", HOURS, JsonLines("out"), what="current")
     of_first = Delivery("of_first", HOURS, JsonLines("out"), what="first")
+    bought = Keyed("bought", CLICKS, ("visitor",), "", "amount bigint", on_bought, rules=Pinned(VERSIONS))
     pipeline = Pipeline(
         name="shop",
-        streams=(ORDERS, BY_MINUTE),
-        operators=(MINUTES, REVENUE, RICH, HOURS),
+        streams=(ORDERS, CLICKS, BY_MINUTE),
+        operators=(MINUTES, VERSIONS, REVENUE, RICH, bought, HOURS),
         deliveries=(told, of_first),
     )
     preview = preview_retraction(spark, lake, pipeline, ORDERS, RowChoice("id = 'c'"))
-    assert [each.table for each in preview.effects] == ["minutes", "revenue"]
+    assert [each.table for each in preview.effects] == ["minutes", "versions", "revenue"]
     assert [str(each) for each in preview.followers] == [
-        "stream by_minute of pipeline shop follows minutes",
-        "SQL view rich of pipeline shop follows revenue",
-        "delivery told of pipeline shop follows hours",
+        "stream by_minute of pipeline shop follows minutes, and is told of each change",
+        "SQL view rich of pipeline shop follows revenue, and is told of each change",
+        "keyed function bought of pipeline shop looks up versions, which rows from then on see changed",
+        "delivery told of pipeline shop follows hours, and is told of each change",
     ]
 
 
@@ -297,12 +312,14 @@ class SignedTally(Tally):
 
 def test_an_operator_that_cannot_tell_is_named_and_others_are_told(spark: SparkSession, lake: Lake) -> None:
     broken = replace(MINUTES, name="broken", aggregates={"share": agg.sum("100 div (amount - 5)")})
+    raising = Selected("raising", ORDERS, function=RowFunction(on_raising, "id string"))
     mine = SignedTally("mine", (ORDERS,))
-    pipeline = Pipeline(ORDERS, (broken, mine, REVENUE))
+    pipeline = Pipeline(ORDERS, (broken, raising, mine, REVENUE))
     preview = preview_retraction(spark, lake, pipeline, ORDERS, RowChoice("id = 'z'"))
     assert [each.table for each in preview.effects] == ["revenue"]
     assert preview.unknown["mine"] == "its kind does not tell what rows to come would change"
     assert "DIVIDE_BY_ZERO" in preview.unknown["broken"]
+    assert "ValueError: no page z" in preview.unknown["raising"]
 
 
 @pytest.mark.long

@@ -31,6 +31,8 @@ _MEMORY_OF_A_WORKER = 3 * 2**30
 
 _TESTS = Path(__file__).parent
 _GOLDEN = re.compile(r"test_[a-z]+\d+_")
+"""Names of tests of applications, which always run."""
+_PURE = 2
 
 
 @pytest.fixture(scope="module")
@@ -168,22 +170,19 @@ def _keep_to_time(items: list[pytest.Item]) -> None:
     """Of a file whose tests take longer than a file may, a share is drawn each time; others are marked `long`."""
     files: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if _takes_its_time(item) and not item.get_closest_marker("long"):
+        if not item.get_closest_marker("long"):
             files[_file(item)].append(item)
     for file, of_file in files.items():
         share = durations.share(file)
-        if share < 1:
+        # Laws are the product, and lints are of all other files.
+        if share < 1 and "/" in file and not file.startswith("laws/"):
+            slow = [item for item in of_file if _kind(item) < _PURE] or of_file
+            tests = [item for item in slow if not _GOLDEN.match(item.name)]
             drawn = seeds.draws("time", file)
             # Of a single test, or of a remainder, the share is how often it is drawn.
-            number = int(len(of_file) * share + drawn.random())
-            for item in drawn.sample(of_file, len(of_file) - number):
+            number = int(len(tests) * share + drawn.random())
+            for item in drawn.sample(tests, len(tests) - number):
                 item.add_marker("long")
-
-
-def _takes_its_time(item: pytest.Item) -> bool:
-    """True of tests with Spark or processes but for those that always run: laws, journeys, applications."""
-    always = _file(item).startswith(("laws/", "journeys/")) or _GOLDEN.match(item.name) is not None
-    return not always and ("spark" in getattr(item, "fixturenames", ()) or bool(item.get_closest_marker("processes")))
 
 
 def _file(item: pytest.Item) -> str:
@@ -193,5 +192,9 @@ def _file(item: pytest.Item) -> str:
 def _turn(item: pytest.Item) -> tuple[float, str, int]:
     """Workers begin with the files that take longest, and of these with tests of processes, which mostly wait."""
     file = _file(item)
-    kind = 0 if item.get_closest_marker("processes") else 1 if "spark" in getattr(item, "fixturenames", ()) else 2
-    return -durations.expected(file), file, kind
+    return -durations.expected(file), file, _kind(item)
+
+
+def _kind(item: pytest.Item) -> int:
+    """The place of a test in its file: processes come first, then Spark, then what starts neither."""
+    return 0 if item.get_closest_marker("processes") else 1 if "spark" in getattr(item, "fixturenames", ()) else _PURE

@@ -34,7 +34,7 @@ def forgotten() -> Iterator[None]:
     durations.expected.cache_clear()
 
 
-@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (10.0, 1.0), (20.0, 0.5), (100.0, 0.1)])
+@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (5.0, 1.0), (10.0, 0.5), (50.0, 0.1)])
 def test_of_a_file_that_takes_longer_than_it_may_a_share_runs(
     seconds: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

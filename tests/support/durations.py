@@ -17,8 +17,8 @@ import pytest
 RECORDED = Path(__file__).parents[1] / "durations.json"
 """Seconds by file without its `long` tests, fixtures included, of two workers on a machine with two cores."""
 
-TIME = 10.0
-"""Seconds that the tests of a file with Spark or processes may take in `make test`, so that it takes minutes."""
+TIME = 5.0
+"""Seconds that a file may take in `make test`, so that all files take minutes."""
 
 _seconds: dict[str, float] = defaultdict(float)
 
@@ -46,7 +46,7 @@ def expected(file: str) -> float:
 
 
 def share(file: str) -> float:
-    """The share of a file's tests with Spark or processes for which there is time in `make test`."""
+    """The share of a file's slow tests for which there is time in `make test`."""
     return min(1.0, TIME / max(expected(file), TIME))
 
 

@@ -101,15 +101,15 @@ def spark_type(of: SchemaProperty, place: str, refuse: Refuse) -> str:
         if of.logicalType == "integer" and type_.startswith("decimal") and not type_.endswith(", 0)"):
             refuse(f"{place}.logicalType", f"it is 'integer', and the column is of type {type_}")
     else:
-        width = (of.logicalTypeOptions or {}).get("format") if of.logicalType in ("integer", "number") else None
-        found = _WIDTHS.get(str(width)) if width is not None else _DEFAULTS.get(of.logicalType or "")
-        if found is None:
+        width = _width_of_format(of)
+        found = _DEFAULTS.get(of.logicalType or "") if width is None else width
+        if not found:
             what = f"logicalType {of.logicalType!r}" if of.logicalType else "it has no type"
             refuse(place, f"{what} says not enough; give it a physicalType, such as bigint, or its parts")
             return "string"
         type_ = found
     has_parts = bool(of.properties) or of.items is not None or of.map is not None
-    if has_parts and of.physicalType is not None and _contradicts(of.physicalType, type_):
+    if has_parts and of.physicalType is not None and _contradicts(of.physicalType, of, type_):
         refuse(f"{place}.physicalType", f"it is {of.physicalType!r}, and its parts are {plain_type(type_)}")
     if of.logicalType is not None and not type_.startswith(_LOGICAL.get(of.logicalType, ("string",))):
         refuse(f"{place}.logicalType", f"it is {of.logicalType!r}, and the column is of type {type_}")
@@ -235,23 +235,49 @@ def _of_database(text: str) -> exp.DataType | None:
     return None
 
 
-def _contradicts(physical: str, type_: str) -> bool:
-    """True if a type, as some database writes it, is another than that of the parts; one that nobody knows is none."""
+def _contradicts(physical: str, of: SchemaProperty, type_: str) -> bool:
+    """True if a type, as some database writes it, cannot be that of a property's parts; one that nobody knows can."""
     parsed = _of_database(physical)
     if parsed is not None:
-        return _shape(parsed) != _shape(_parsed(type_))
+        return not _can_be(parsed, of)
     begins = re.match("struct|record|row|array|map", physical.strip(), re.I)
     named = {"record": "struct", "row": "struct"}.get(begins[0].lower(), begins[0].lower()) if begins else None
     return named is not None and not type_.startswith(named)
 
 
-def _shape(type_: exp.DataType) -> Any:
-    """A type without what is said of its parts: which columns it has, and of which types."""
-    if type_.this == _Type.STRUCT:
-        return [(part.name, _shape(_parsed(part.type))) for part in _parts(type_)]
-    if type_.this in (_Type.ARRAY, _Type.MAP):
-        return type_.this, [_shape(each) for each in type_.expressions]
-    return _known(type_)
+def _can_be(type_: exp.DataType, of: SchemaProperty) -> bool:
+    """True unless a type says another thing than a property, whose logical type leaves widths and digits open."""
+    if of.properties:
+        if type_.this != _Type.STRUCT:
+            return False
+        # Databases write names that are not quoted in a case of their own.
+        theirs = [(part.name.lower(), part.kind) for part in type_.expressions]
+        same = [name for name, _ in theirs] == [(part.name or "").lower() for part in of.properties]
+        return same and all(_can_be(kind, part) for (_, kind), part in zip(theirs, of.properties, strict=True))
+    if of.items is not None:
+        return type_.this == _Type.ARRAY and _can_be(type_.expressions[0], of.items)
+    if of.map is not None and of.map.key is not None and of.map.value is not None:
+        parts = (of.map.key, of.map.value)
+        return type_.this == _Type.MAP and all(map(_can_be, type_.expressions, parts))
+    if of.physicalType is not None:
+        own = _of_database(of.physicalType)
+        return own is None or _are_alike(type_, own)
+    known, width = _known(type_) or "", _width_of_format(of)
+    if width is not None and type_.this != _Type.DECIMAL:
+        return known == width
+    return known.startswith(_LOGICAL.get(of.logicalType or "", ("",)))
+
+
+def _are_alike(one: exp.DataType, other: exp.DataType) -> bool:
+    """True if two types are the same here; a decimal without digits may have any."""
+    is_open = one.this == other.this == _Type.DECIMAL and not (one.expressions and other.expressions)
+    return is_open or _known(one) == _known(other)
+
+
+def _width_of_format(of: SchemaProperty) -> str | None:
+    """The type that the format of a number asks for; None where it has none."""
+    width = (of.logicalTypeOptions or {}).get("format") if of.logicalType in ("integer", "number") else None
+    return None if width is None else _WIDTHS.get(str(width), "")
 
 
 def _known(type_: exp.DataType) -> str | None:

@@ -337,6 +337,60 @@ def test_a_physical_type_that_says_what_the_parts_say_is_taken(
 
 
 @pytest.mark.parametrize(
+    ("physical", "items"),
+    [
+        ("array<int>", {"logicalType": "integer"}),
+        ("ARRAY(NUMBER)", {"logicalType": "integer"}),
+        ("ARRAY(NUMBER)", {"logicalType": "integer", "logicalTypeOptions": {"format": "i32"}}),
+        ("ARRAY(NUMBER)", {"logicalType": "number", "physicalType": "NUMBER(12, 2)"}),
+        ("array<varchar>", {"logicalType": "string", "physicalType": "text"}),
+        ("array<int>", {"logicalType": "integer", "logicalTypeOptions": {"format": "i32"}}),
+        (
+            "ARRAY<STRUCT<A: INT, B: ARRAY<DATE>>>",
+            {
+                "logicalType": "object",
+                "properties": [
+                    {"name": "a", "logicalType": "integer"},
+                    {"name": "b", "logicalType": "array", "items": {"logicalType": "date"}},
+                ],
+            },
+        ),
+    ],
+)
+def test_a_physical_type_may_say_more_than_the_logical_types_of_its_parts(
+    physical: str, items: Document, changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    def change(document: Document) -> None:
+        column(document, "lines").update(physicalType=physical, items=items)
+
+    def without_physical(document: Document) -> None:
+        column(document, "lines").pop("physicalType", None)
+        column(document, "lines").update(items=items)
+
+    taken = declared(changed(change)).format
+    assert taken == declared(changed(without_physical)).format
+
+
+@pytest.mark.parametrize(
+    ("physical", "items"),
+    [
+        ("array<string>", {"logicalType": "integer"}),
+        ("array<int>", {"logicalType": "integer", "logicalTypeOptions": {"format": "i64"}}),
+        ("array<int>", {"logicalType": "integer", "physicalType": "bigint"}),
+        ("array<decimal(9, 2)>", {"logicalType": "number", "physicalType": "decimal(12, 2)"}),
+        ("array<array<int>>", {"logicalType": "integer"}),
+        ("array<struct<a: int>>", {"logicalType": "object", "properties": [{"name": "b", "logicalType": "integer"}]}),
+    ],
+)
+def test_a_physical_type_that_its_parts_contradict_is_refused(
+    physical: str, items: Document, changed: Callable[[Callable[[Document], object]], Path]
+) -> None:
+    with pytest.raises(ContractError) as raised:
+        declared(changed(lambda d: column(d, "lines").update(physicalType=physical, items=items)))
+    assert raised.value.choices == ("orders.lines.physicalType",)
+
+
+@pytest.mark.parametrize(
     ("place", "change"),
     [
         ("orders.Country", lambda d: d["schema"][0]["properties"].append({**column(d, "country"), "name": "Country"})),

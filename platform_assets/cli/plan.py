@@ -61,18 +61,18 @@ def plan(
     Spark is started for --diff alone.
     """
     lake, pipelines = current_lake(), named_pipelines(names)
-    found = [(pipeline, rollout(pipeline, lake=lake)) for pipeline in pipelines]
-    pending = [each.pipeline for pipeline, each in found if each.pending or _outdated_reports(pipeline)]
+    found = [(pipeline, rollout(pipeline, lake=lake), _outdated_reports(pipeline)) for pipeline in pipelines]
+    pending = [each.pipeline for _, each, outdated in found if each.pending or outdated]
     with _Replays(diff, _keys(diff_keys), rows_to_print(limit)) as replays:
         if as_json:
-            told = [_document(pipeline, each, replays) for pipeline, each in found]
+            told = [_document(*each, replays) for each in found]
             PlanDocument(lake=lake.root, pending=sum(each.pending for each in told), pipelines=told).print()
         else:
             if not names:
                 print_broken(broken_modules())
-            for pipeline, each in found:
+            for pipeline, each, outdated in found:
                 _print(pipeline, each)
-                _print_outdated(_outdated_reports(pipeline))
+                _print_outdated(outdated)
                 for part in each.parts:
                     _print_replay(replays.of(pipeline, part), limit)
             if pending:
@@ -259,8 +259,8 @@ def _is_done_by_apply(part: RolloutPart) -> bool:
     return part.action in ("run", "rebuild")
 
 
-def _document(pipeline: Pipeline, found: Rollout, replays: _Replays) -> PipelinePlanDocument:
-    document = {**found.document(), "outdated": _outdated_reports(pipeline)}
+def _document(pipeline: Pipeline, found: Rollout, outdated: Sequence[str], replays: _Replays) -> PipelinePlanDocument:
+    document = {**found.document(), "outdated": outdated}
     for told, part in zip(document["parts"], found.parts, strict=True):
         told["reports"] = list(_reports(pipeline, part))
         match replays.of(pipeline, part):

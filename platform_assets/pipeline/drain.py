@@ -180,8 +180,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
 
 def _why(pipeline: Pipeline, operator: Operator, suffix: str) -> str:
     """The argument of `tidemark why` for a row of a table; empty for tables beside the operator's own."""
-    is_corrected = sum(table.is_result for table in operator.tables) > 1
-    first = " --first" if is_corrected else ""
+    first = " --first" if operator.has_first_results else ""
     return "" if suffix else f"{pipeline.name}/{operator.name}{first}"
 
 

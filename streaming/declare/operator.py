@@ -327,7 +327,12 @@ class Operator(ABC):
 
     @property
     def overlaid(self) -> bool:
-        """True if current results are put together from several tables: first results, and what has corrected them."""
+        """True if current results are put together from several tables, or from what is added and taken back."""
+        return self.has_first_results
+
+    @property
+    def has_first_results(self) -> bool:
+        """True if its own table has first results, which another of its tables corrects."""
         return sum(table.is_result for table in self.tables) > 1
 
     @property

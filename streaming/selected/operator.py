@@ -99,10 +99,7 @@ def selected_again(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFra
     They have all columns of the table but when they were written; those that are taken back are among them.
     """
     frame = select_all(selected, rows)
-    schema = table_schemas(selected, columns_by_output(selected, frame))[""]
-    schema = schema.remove(schema.get_field_index(WRITTEN_AT))
-    task = HandOn(selected.name, outputs_of(selected), "", selected.function, schema)
-    return frame.mapInArrow(task, spark_schema(schema))
+    return _handed_on(selected, "", frame, table_schemas(selected, columns_by_output(selected, frame))[""])
 
 
 def _signs(selected: Selected, stream: Stream) -> dict[str, Column]:

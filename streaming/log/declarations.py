@@ -7,12 +7,16 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+
+from streaming.base import ORIGIN, DeclarationError, SourceError, arrow_schema
 from streaming.declare import Stream
 from streaming.lake import Lake, Named
+from streaming.log.batches import head
 from streaming.tables import FactChange, changed_facts, delta, storage
 
 _MAKES, _PIPELINE = "makes", "pipeline"
-_REVISIONS, _SOURCE = "revisions", "source"
+_REVISIONS, _SOURCE, _ORIGIN = "revisions", "source", "origin"
 
 
 def note_declaration(lake: Lake, pipeline: Named, stream: Stream) -> None:
@@ -21,11 +25,12 @@ def note_declaration(lake: Lake, pipeline: Named, stream: Stream) -> None:
     Nothing is written where that is the one that is there already, nor where the next batch is refused, as the changes
     that there are follow from another key, or the log from another source.
     """
-    document = json.dumps({_PIPELINE: pipeline.name, _MAKES: _makes(lake, stream)})
+    makes = {_MAKES: _makes(lake, stream), _ORIGIN: stream.source.origin}
+    document = json.dumps({_PIPELINE: pipeline.name, **makes})
     changes = declaration_changes_of(lake, stream) or ()
     if stream.revised and any(each.fact == _REVISIONS for each in changes) and delta.exists(lake.log(stream)):
         return
-    if refused_source(stream, changes) is not None and delta.exists(lake.log(stream.revisions)):
+    if refused_source(lake, stream, changes) is not None:
         return
     if storage.read_json(lake.declaration(stream.name)) != json.loads(document):
         storage.replace_bytes(lake.declaration(stream.name), document.encode(), uuid.uuid4().hex)
@@ -45,13 +50,48 @@ def declaration_changes_of(lake: Lake, stream: Stream) -> tuple[FactChange, ...]
     return tuple(changed_facts(before, declared))
 
 
-def refused_source(stream: Stream, changes: Iterable[FactChange]) -> FactChange | None:
-    """The change of the source with which no run goes on from the log and its checkpoint; None where there is none."""
-    for change in changes:
-        before, after = (str(each).partition(" ")[0] for each in (change.before, change.after))
-        if change.fact == _SOURCE and (before != after or not stream.source.goes_on_elsewhere):
-            return change
+def refused_source(lake: Lake, stream: Stream, changes: Iterable[FactChange]) -> str | None:
+    """The reason for which no run goes on from the log and its checkpoint, where the source is among the changes.
+
+    None where a run goes on: also elsewhere, as far as what the log remembers of its source is true of the one there.
+    """
+    change = next((each for each in changes if each.fact == _SOURCE), None)
+    if change is None or not delta.exists(lake.log(stream.revisions)):
+        return None
+    before, after = (str(each).partition(" ")[0] for each in (change.before, change.after))
+    recorded = storage.read_json(lake.declaration(stream.name)) or {}
+    # An older version wrote down no more than what the class is called.
+    if not (_are_alike(recorded[_ORIGIN], stream.source.origin) if _ORIGIN in recorded else before == after):
+        return (
+            f"its log and checkpoint are of {before}, and no run goes on from them with "
+            f"{'another' if before == after else 'a'} {after}: give the source back, and declare a stream of another "
+            "name for the new one; a selection of both brings their rows together"
+        )
+    newest = head(lake, stream.revisions)
+    try:
+        stream.source.check_same(lake, {} if newest is None else newest.source)
+    except SourceError as refused:
+        return str(refused)
     return None
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """True if rows with origins of these types can be of one source, whatever its class is called."""
+    try:
+        own, others = (_names(arrow_schema(f"{ORIGIN} {each}").field(ORIGIN)) for each in (one, other))
+    except DeclarationError:
+        # A type that only Spark knows is asked for by the run alone.
+        return True
+    # A source that tells more of its rows than before is the same.
+    return own <= others or others <= own
+
+
+def _names(field: pa.Field) -> set[str]:
+    """The fields within one, those of structs within it by their path."""
+    if not pa.types.is_struct(field.type):
+        return set()
+    names = {part.name: _names(part) for part in field.type}
+    return {*names, *(f"{name}.{each}" for name, within in names.items() for each in within)}
 
 
 def _makes(lake: Lake, stream: Stream) -> dict[str, Any]:

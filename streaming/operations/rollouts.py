@@ -291,14 +291,8 @@ def _of_stream(lake: Lake, pipeline: Pipeline, stream: Stream) -> RolloutPart:
     if any(change.fact == "revisions" for change in changes):
         advice = "what its changes follow from stays: give it back, or see what a run says, which refuses it"
         return replace(part, state="changed", action="refused", changes=words, advice=advice)
-    if refused := refused_source(stream, changes):
-        before, after = (str(each).partition(" ")[0] for each in (refused.before, refused.after))
-        advice = (
-            f"its log and checkpoint are of {before}, and no run goes on from them with "
-            f"{'another' if before == after else 'a'} {after}: give the source back, and declare a stream of another "
-            "name for the new one; a selection of both brings their rows together"
-        )
-        return replace(part, state="changed", action="refused", changes=words, advice=advice)
+    if refused := refused_source(lake, stream, changes):
+        return replace(part, state="changed", action="refused", changes=words, advice=refused)
     if misfits:
         names = " and ".join(repr(change.part) for change in misfits)
         advice = f"the type of {names} stays: give the old one back, and declare another column beside it"

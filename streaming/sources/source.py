@@ -178,9 +178,6 @@ class Source(ABC):
     can_remake_checkpoint: ClassVar[bool] = False
     """True if the rows of the log tell all that its checkpoint does, so that a lost one can be made again."""
 
-    goes_on_elsewhere: ClassVar[bool] = True
-    """True if its log goes on where it is declared to read from another place than before."""
-
     counts_rows: ClassVar[bool] = False
     """True if `compare` counts rows, so that it can tell nothing once the log has dropped some."""
 
@@ -269,6 +266,13 @@ class Source(ABC):
         None where one query goes on and on.
         """
         return None
+
+    def check_same(self, lake: Lake, memory: Memory) -> None:  # noqa: B027 -- most sources go on wherever they are
+        """Refuse a source that is another one than that of a log which remembers `memory`; needs no session.
+
+        Raises:
+            SourceError: with what to do.
+        """
 
     @abstractmethod
     def check_there(self, spark: SparkSession, reading: Reading) -> None:

@@ -119,6 +119,11 @@ class Then(Source):
             return {**memory, name: inner}
         return {**memory, _LIVE: None} if name == _HISTORY else None
 
+    def check_same(self, lake: Lake, memory: Memory) -> None:
+        """Refuse where the source that is read now is another one."""
+        name = _part_read(memory)
+        self._sources[name].check_same(lake, memory.get(name) or {})
+
     def check_there(self, spark: SparkSession, reading: Reading) -> None:
         """Refuse where the source that is read now is gone, or the log was written from another source than this one.
 

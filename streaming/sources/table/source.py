@@ -76,7 +76,6 @@ class Table(OffsetSource):
     what: Literal["first", "current"] = "first"
 
     counts_rows: ClassVar[bool] = True
-    goes_on_elsewhere: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_choice("what", self.what, "of Table", ("first", "current"))
@@ -173,6 +172,10 @@ class Table(OffsetSource):
             SourceError: it is gone, or is not the one that was followed.
         """
         return source_table(self.location(lake), self.placed(lake), memory, self.start_version, self.changes_by)
+
+    def check_same(self, lake: Lake, memory: Memory) -> None:
+        """Refuse where the table is gone, or is not the one that was followed; where it lies does not count."""
+        self.source_table(lake, memory)
 
     def reader(self, lake: Lake, memory: Memory) -> OffsetReader:
         """Reads it by the units of its rows, or by its versions."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from platform_assets.texts.rollout import part_lines
@@ -45,7 +45,7 @@ from streaming import (
     roll_out,
     rollout,
 )
-from streaming.base import CheckpointError, DeclarationError, LogError, T, utc_now
+from streaming.base import CheckpointError, DeclarationError, LogError, SourceError, T, utc_now
 from streaming.declare import Operator
 from streaming.log import RETRACTIONS, dropped_number, note_declaration
 from streaming.operations.replays import judge, replay
@@ -230,6 +230,10 @@ def test_what_is_new_or_gone_and_another_delivery_are_named_with_what_brings_or_
     assert str(found) == "sensed: 1 new, 1 changed, 2 gone"
 
 
+class LandedFiles(Files):
+    """Files under a name of its own."""
+
+
 STREAMS: dict[str, tuple[Stream, State, Action, str]] = {
     "a rule more": (
         replace(readings, rules=(*readings.rules, Rule("positive", "value > 0"))),
@@ -260,6 +264,12 @@ STREAMS: dict[str, tuple[Stream, State, Action, str]] = {
         "adopted",
         "run",
         "source Files landing/readings → Files landing/others",
+    ),
+    "a source of another class that reads the same": (
+        replace(readings, source=LandedFiles("landing/readings")),
+        "adopted",
+        "run",
+        "source Files landing/readings → LandedFiles landing/readings",
     ),
     "a source of another kind": (
         replace(readings, source=Table("tables/readings")),
@@ -335,6 +345,34 @@ def test_a_source_that_a_plan_refuses_is_refused_by_a_run(spark: SparkSession, c
         run(spark, copied, pipeline)
     # Nothing of the refused run stays, so the plan still tells what a run would say.
     assert rollout(pipeline, lake=copied).part("readings").action == "refused"
+
+
+def test_a_table_is_followed_to_another_path_and_another_table_there_is_refused(
+    spark: SparkSession, lake: Lake
+) -> None:
+    def at_path(path: str) -> Pipeline:
+        stream = replace(readings, source=Table(path, start_version=0))
+        return Pipeline(stream, (replace(large, of=stream),), name="sensed")
+
+    def append(path: str, *rows: tuple[str, int, int]) -> None:
+        table = pa.Table.from_pylist([{**reading(*row), "at": at(row[1])} for row in rows])
+        write_deltalake(lake.path(path), table, mode="append")
+
+    append("tables/first", ("a", 1, 9))
+    run(spark, lake, at_path("tables/first"))
+    Path(lake.path("tables/first")).rename(lake.path("tables/second"))
+    append("tables/second", ("b", 2, 8))
+    part = rollout(at_path("tables/second"), lake=lake).part("readings")
+    assert (part.state, part.changes) == ("adopted", ("source Table tables/first → Table tables/second",))
+    run(spark, lake, at_path("tables/second"))
+    assert rollout(at_path("tables/second"), lake=lake).part("readings").state == "unchanged"
+    assert sorted(row["id"] for row in DeltaTable(lake.table(large)).to_pyarrow_table().to_pylist()) == ["a", "b"]
+    append("tables/third", ("c", 3, 7))
+    other = rollout(at_path("tables/third"), lake=lake).part("readings")
+    assert (other.state, other.action) == ("changed", "refused") and "was replaced: its id was" in other.advice
+    with pytest.raises(SourceError, match="was replaced: its id was"):
+        run(spark, lake, at_path("tables/third"))
+    assert rollout(at_path("tables/third"), lake=lake).part("readings").action == "refused"
 
 
 def test_a_declaration_that_a_run_has_refused_stays_refused(spark: SparkSession, copied: Lake) -> None:

@@ -19,7 +19,7 @@ from streaming.keyed.tasks import fold_partition
 ROW = "_row"
 """The column of a frame that numbers its rows, by which a call names the one that it is for."""
 
-_CALLS = "row bigint, timer string, at bigint, emitted bigint, is_empty boolean, error string"
+_CALLS = "row bigint, timer string, at bigint, emitted bigint, is_empty boolean, pin bigint, error string"
 _SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -27,6 +27,7 @@ _SCHEMA = pa.schema(
         ("at", pa.int64()),
         ("emitted", pa.int64()),
         ("is_empty", pa.bool_()),
+        ("pin", pa.int64()),
         ("error", pa.string()),
     ]
 )
@@ -36,7 +37,8 @@ class Call(NamedTuple):
     """A call of a function: for a `row`, by its number, or for a `timer`, by its name, and at which time of the key.
 
     `emitted` is the number of results that it emits, and `is_empty` tells that nothing is kept of the key behind it:
-    what comes later is the same without all that came before.
+    what comes later is the same without all that came before. `pin` is the newest batch of the rules that it has seen,
+    -1 for none; None where the function has no rules.
     """
 
     row: int | None
@@ -44,6 +46,7 @@ class Call(NamedTuple):
     at: int
     emitted: int
     is_empty: bool
+    pin: int | None
 
 
 def calls_of(keyed: Keyed, rows: Mapping[str, DataFrame], clock: int, rules: PinnedRules | None) -> list[Call]:
@@ -72,7 +75,7 @@ class _TellCalls:
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        calls = _Calls(self.keyed.order == "event")
+        calls = _Calls(self.keyed.order == "event", self.rules is not None)
         try:
             for folded in fold_partition(
                 self.keyed, self.clock, calls.numbered(batches), self.rules, observe=calls.observe
@@ -89,6 +92,7 @@ class _Calls:
     """The calls so far, and the numbers of rows that are yet to be handled."""
 
     _by_event_time: bool
+    _has_rules: bool
     told: list[dict[str, Any]] = field(default_factory=list)
     _rows: list[int] = field(default_factory=list)
     _handled: int = 0
@@ -115,4 +119,7 @@ class _Calls:
         timers = key._timers.keys() - ({IDLE} if self._by_event_time else set())
         is_empty = not timers and all(getattr(key, name) is None for name in key._fields)
         results = sum(not output.to for output in emitted)
-        self.told.append({"row": row, "timer": timer, "at": key.at, "emitted": results, "is_empty": is_empty})
+        pin = key.rules.pin if self._has_rules else None
+        self.told.append(
+            {"row": row, "timer": timer, "at": key.at, "emitted": results, "is_empty": is_empty, "pin": pin}
+        )

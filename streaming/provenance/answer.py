@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property, singledispatch
 from math import isfinite
 from sys import float_info
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 What = Literal["current", "first"]
 Row = Mapping[str, Any]
+TAKEN_BACK = "taken back"
+"""The reason for which a row does not count of which nothing is left, or that takes another one back."""
+
 MadeOf = tuple[Operator, Row]
 """An operator, and the key of a group of its results."""
 
@@ -230,6 +233,15 @@ class Evidence:
     def without(self, why_not: str) -> Evidence:
         """The evidence of what cannot be recomputed, and why."""
         return replace(self, recomputed=None, why_not=why_not)
+
+
+def waits_for_correction(question: Question, day_of: datetime, inputs: Iterable[InputRow]) -> Iterator[str]:
+    """The note that late rows wait for a correction of the day of an instant, where what is current is asked for."""
+    waiting = [row for row in inputs if row.late and not row.counts and row.reason != TAKEN_BACK]
+    if question.what == "current" and waiting:
+        wait = "waits" if len(waiting) == 1 else "wait"
+        command = f"tidemark correct {question.pipeline.name} --day {day_of.astimezone(UTC).date()}"
+        yield f"{counted(len(waiting), 'late row')} {wait} for `{command}`"
 
 
 @singledispatch

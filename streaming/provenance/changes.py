@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from streaming.base import EPOCH, MILLISECOND, REASON, REVISION, SIGN
+import pyarrow as pa
+
+from streaming.base import EPOCH, MILLISECOND, REASON, REVISION, SIGN, is_same
 from streaming.declare import CHANGES, CORRECTIONS, Operator
 from streaming.lake import Lake
 from streaming.operators import open_side
@@ -25,7 +27,10 @@ def changes_of_group(lake: Lake, operator: Operator, key: Row, late: Sequence[In
         return ()
     rows, day = rows_of(table), day_of_key(operator, key)
     stored = StoredRows(rows, tuple(rows.schema.names))
-    of_key = rows_of_key(stored, key_as_texts(key), day).to_pylist()
+    # Nobody writes lists, structs, maps or bytes as one text that stands for them everywhere.
+    by_text = {name: value for name, value in key.items() if _has_text(rows.schema.field(name).type)}
+    near = rows_of_key(stored, key_as_texts(by_text), day).to_pylist()
+    of_key = [row for row in near if all(is_same(row[name], key[name]) for name in key)]
     revisions = sorted({row[REVISION] for row in of_key})
     commits = _looks(table, revisions)
     corrected = {} if day is None or not operator.corrected else _corrections_of(lake, operator, day)
@@ -57,6 +62,10 @@ def changes_of_group(lake: Lake, operator: Operator, key: Row, late: Sequence[In
             )
         )
     return tuple(changes)
+
+
+def _has_text(type_: pa.DataType) -> bool:
+    return not (pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
 def _looks(table: Any, revisions: Sequence[int]) -> dict[int, Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -17,10 +17,10 @@ from pyspark.sql.types import LongType
 from streaming.base import (
     AT,
     BATCH,
+    MICROSECOND,
     STAMP,
     FrozenMapping,
     FunctionError,
-    counted,
     earlier,
     interval,
     is_same,
@@ -33,7 +33,16 @@ from streaming.keyed import NEVER, ROW, Call, PinnedRules, calls_of, emitted_ove
 from streaming.keyed import migrations_of as made_by_older
 from streaming.lake import Lake
 from streaming.operators import Corrected, Progress, generation_of, open_side, whole_since
-from streaming.provenance.answer import Evidence, InputRow, PinInForce, Question, Row, evidence_of
+from streaming.provenance.answer import (
+    TAKEN_BACK,
+    Evidence,
+    InputRow,
+    PinInForce,
+    Question,
+    Row,
+    evidence_of,
+    waits_for_correction,
+)
 from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import keys_of_streams
 from streaming.provenance.log_rows import LogRows, as_input, rows_near, types_of_log
@@ -74,7 +83,10 @@ def _(operator: Keyed, question: Question) -> Evidence:
         inputs=inputs,
         recomputed=recomputed,
         changes=changes_of_group(lake, operator, question.key, [row for row in inputs if row.late]),
-        notes=(*made.notes(), *_waiting(operator, question, inputs)),
+        notes=(
+            *made.notes(),
+            *(waits_for_correction(question, question.key[AT], inputs) if operator.corrected else ()),
+        ),
         pins=tuple(made.pins()),
     )
     return evidence.without(why_not) if why_not else evidence
@@ -88,15 +100,6 @@ def _why_not_whole(lake: Lake, operator: Keyed, begins: datetime | None) -> str:
     if since is not None and (begins is None or begins.astimezone(UTC).date() < since):
         return f"its state follows from rows of days before {since} too, which are gone"
     return ""
-
-
-def _waiting(operator: Keyed, question: Question, inputs: Iterable[InputRow]) -> Iterator[str]:
-    waiting = [row for row in inputs if row.late and not row.counts]
-    if question.what == "current" and operator.corrected and waiting:
-        day = question.key[AT].astimezone(UTC).date()
-        wait = "waits" if len(waiting) == 1 else "wait"
-        command = f"tidemark correct {question.pipeline.name} --day {day}"
-        yield f"{counted(len(waiting), 'late row')} {wait} for `{command}`"
 
 
 @dataclass(frozen=True)
@@ -168,16 +171,20 @@ class _KeyRows:
         at: datetime = question.key[AT]
         if operator.idle is None:
             return cls(question, operator, moment, _logs_between(question, operator, Between(None, at)), None)
-        idle = interval(operator.idle)
+        idle = span = interval(operator.idle)
         since = earlier(at, idle)
+        logs = _logs_between(question, operator, Between(since, at))
         while True:
-            logs = _logs_between(question, operator, Between(since, at))
             times = (log.valid.column(log.stream.event_time).to_pylist() for log in logs)
             begins = _beginning(sorted((each for of_log in times for each in of_log), reverse=True), at, idle)
             before = earlier(begins, idle)
             if since is None or (before is not None and since <= before):
                 return cls(question, operator, moment, logs, begins)
-            since = before
+            # Each time twice as far, as every file that has rows of the span is read for it.
+            span *= 2
+            older = _logs_between(question, operator, Between(earlier(since, span), since - MICROSECOND))
+            logs = tuple(map(LogRows.with_newer, older, logs))
+            since = earlier(since, span)
 
     @cached_property
     def rows(self) -> list[tuple[Stream, dict[str, Any]]]:
@@ -197,8 +204,10 @@ class _KeyRows:
 
     @property
     def rejected(self) -> tuple[Any, ...]:
-        """The rejected rows that may be of the key."""
-        return tuple(row for log in self.logs for row in log.rejected)
+        """The rejected rows that may be of the key, also of a session that one of them would have made longer."""
+        idle = None if self.operator.idle is None else interval(self.operator.idle)
+        since = earlier(self.since, idle)
+        return tuple(row for log in self.logs for row in log.rejected_since(since))
 
     def frames(self, spark: SparkSession, numbers: Collection[int]) -> dict[str, DataFrame]:
         """Some of the rows as frames by stream, with their numbers in the column `ROW`."""
@@ -305,7 +314,7 @@ class _Emission:
     @property
     def left_out(self) -> dict[int, str]:
         """The numbers of rows for which the function was not called, though they were followed, and the reason."""
-        return dict.fromkeys(self.taken_back, "taken back")
+        return dict.fromkeys(self.taken_back, TAKEN_BACK)
 
     @property
     def _timer(self) -> str | None:
@@ -337,13 +346,17 @@ class _Emission:
 
     def pins(self) -> Iterator[PinInForce]:
         """The states of the rules that the rows have seen, and the timer."""
-        if self.rules is None or self.rows_of_key.operator.rules is None:
+        pinned, rows = self.rows_of_key.operator.rules, self.rows_of_key.rows
+        if pinned is None:
             return
-        pinned, pins, rows = self.rows_of_key.operator.rules, self.rules.pins, self.rows_of_key.rows
         name, stream = (pinned.history or pinned.control).name, self.rows_of_key.operator.streams[0].name
-        seen: dict[int, list[int]] = {}
-        for batch in sorted({rows[number][1][BATCH] for number in self.rows}):
-            seen.setdefault(pins.of_batch(batch), []).append(batch)
-        yield from (PinInForce(name, pin, stream, batches[0], batches[-1]) for pin, batches in seen.items())
-        if self._timer is not None:
-            yield PinInForce(name, pins.of_time(self.calls[-1].at), stream)
+        seen: dict[int, set[int]] = {}
+        for call in self.calls:
+            if call.row is not None and call.pin is not None:
+                seen.setdefault(call.pin, set()).add(rows[call.row][1][BATCH])
+        for pin, batches in sorted(seen.items()):
+            yield PinInForce(name, pin, stream, min(batches), max(batches))
+        last = self.calls[-1] if self._timer is not None else None
+        if last is not None and last.pin is not None:
+            # A late row sets a timer to the past, and it sees what the row has seen.
+            yield PinInForce(name, last.pin, stream)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial, reduce
-from operator import and_, or_
+from operator import and_, itemgetter, or_
 from typing import Any
 
 import pyarrow as pa
@@ -29,13 +30,34 @@ Key = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LogRows:
-    """Rows of one log that may be of a group: the `valid` ones, with all columns, and those that were rejected."""
+    """Rows of one log that may be of a group: the `valid` ones, with all columns, and those that were rejected.
+
+    `times` are the event times of the rejected ones.
+    """
 
     stream: Stream
     valid: pa.Table
     rejected: tuple[RejectedRow, ...]
     files: FilesRead
     version: int
+    times: tuple[datetime, ...] = ()
+
+    def with_newer(self, newer: LogRows) -> LogRows:
+        """These rows and those of a later span of time, which were read from the same log."""
+        return LogRows(
+            self.stream,
+            pa.concat_tables([self.valid, newer.valid]),
+            (*self.rejected, *newer.rejected),
+            self.files + newer.files,
+            max(self.version, newer.version),
+            (*self.times, *newer.times),
+        )
+
+    def rejected_since(self, since: datetime | None) -> Iterator[RejectedRow]:
+        """The rejected rows from an instant on, in the order of their batches; all of them without one."""
+        of_times = zip(self.rejected, self.times, strict=True)
+        rows = (row for row, time in of_times if since is None or time >= since)
+        yield from sorted(rows, key=lambda row: row.batch)
 
 
 def rows_near(lake: Lake, stream: Stream, keys: Sequence[Key], between: Between) -> LogRows:
@@ -57,8 +79,10 @@ def rows_near(lake: Lake, stream: Stream, keys: Sequence[Key], between: Between)
         choose = partial(_chosen, came, keys, between, lake.batch_read(came))
         of_came, more = rows_between(_open(lake, came), came.event_time, between, choose)
         rejected, files = of_came.filter(pc.field(DAY).is_null()), files + more
-    told = tuple(_as_rejected(came, keys, row, is_valid) for row in rejected.to_pylist())
-    return LogRows(stream, is_valid, tuple(sorted(told, key=lambda row: row.batch)), files, log.version())
+    in_order = sorted(rejected.to_pylist(), key=itemgetter(BATCH))
+    told = tuple(_as_rejected(came, keys, row, is_valid) for row in in_order)
+    times = tuple(row[came.event_time] for row in in_order)
+    return LogRows(stream, is_valid, told, files, log.version(), times)
 
 
 def rows_at(lake: Lake, stream: Stream, places: Iterable[tuple[int, str]]) -> tuple[pa.Table, FilesRead, int]:
@@ -106,13 +130,33 @@ def _chosen(stream: Stream, keys: Sequence[Key], between: Between, newest: int |
     bounds += [] if between.until is None else [time <= _scalar(rows, stream.event_time, between.until)]
     if newest is not None:
         bounds.append(pc.field(BATCH) <= newest)
-    of_valid = reduce(or_, (_has(rows, key, unread=False) for key in keys), pc.scalar(False))
-    of_rejected = reduce(or_, (_has(rows, key, unread=True) for key in keys), pc.scalar(False))
+    of_valid = _has_one_of(rows, keys, unread=False)
+    of_rejected = _has_one_of(rows, keys, unread=True)
     came = pc.field(ORIGIN).is_valid()
     is_one = (pc.field(DAY).is_valid() & of_valid) | (
         pc.field(DAY).is_null() & pc.field(REJECTED).is_valid() & of_rejected
     )
     return rows.filter(reduce(and_, bounds, came & is_one))
+
+
+def _has_one_of(rows: pa.Table, keys: Sequence[Key], *, unread: bool) -> pc.Expression:
+    """True for the rows of one of some keys; `unread`: also where a part of it is null, as it could not be read."""
+    instants = {*_instants(rows, keys)}
+    if len(keys) == 1 or len(instants) != 1:
+        return reduce(or_, (_has(rows, key, unread=unread) for key in keys), pc.scalar(False))
+    # Of thousands of keys a condition for each would be nested too deep for Arrow.
+    (name,) = instants
+    column = pc.field(name)
+    same = column.isin(pa.array([key[name] for key in keys], rows.schema.field(name).type))
+    return same | column.is_null() if unread else same
+
+
+def _instants(rows: pa.Table, keys: Sequence[Key]) -> Iterator[str | None]:
+    """Per key its one column, an instant which is not null; None where it is of other columns."""
+    for key in keys:
+        name = next(iter(key), None)
+        is_instant = len(key) == 1 and key[name] is not None and pa.types.is_timestamp(rows.schema.field(name).type)
+        yield name if is_instant else None
 
 
 def _has(rows: pa.Table, key: Key, *, unread: bool) -> pc.Expression:

@@ -24,7 +24,6 @@ from streaming.base import (
     ORIGIN,
     STAMP,
     WINDOW,
-    counted,
     earlier,
     is_same,
     literal,
@@ -35,7 +34,16 @@ from streaming.changes import ChangePosition
 from streaming.declare import CHANGES, CORRECTIONS, UPDATES, OverWindows, Stream, TwoSided, Windowed
 from streaming.lake import Lake
 from streaming.operators import Progress, generation_of, open_side
-from streaming.provenance.answer import Evidence, InputRow, Question, Row, are_same, evidence_of
+from streaming.provenance.answer import (
+    TAKEN_BACK,
+    Evidence,
+    InputRow,
+    Question,
+    Row,
+    are_same,
+    evidence_of,
+    waits_for_correction,
+)
 from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import keys_of_streams
 from streaming.provenance.log_rows import (
@@ -348,7 +356,7 @@ def _reason(
             return late
         return f"{late}; {_waits(operator)}"
     if taken:
-        return "taken back"
+        return TAKEN_BACK
     return f"copy {copy} of a row that counts once" if copy > 1 else ""
 
 
@@ -367,11 +375,8 @@ def _left_out(operator: OverWindows) -> str:
 
 def _notes(operator: OverWindows, question: Question, late: Sequence[InputRow]) -> Iterable[str]:
     lake = question.lake
-    waiting = [row for row in late if not row.counts and not row.reason.startswith("taken")]
-    if question.what == "current" and waiting and operator.corrected:
-        day = question.key["window_start"].astimezone(UTC).date()
-        command = f"tidemark correct {question.pipeline.name} --day {day}"
-        yield f"{counted(len(waiting), 'late row')} {'waits' if len(waiting) == 1 else 'wait'} for `{command}`"
+    if operator.corrected:
+        yield from waits_for_correction(question, question.key["window_start"], late)
     if not question.published:
         at = Progress.as_read(lake, operator)
         end = question.key["window_end"]

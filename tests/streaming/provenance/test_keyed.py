@@ -83,6 +83,15 @@ def on_view(key: Any, row: Any) -> None:
         key.clear()
 
 
+def on_last(key: Any, row: Any) -> None:
+    key.seconds = row.seconds
+    key.timer("quiet", key.at + micros("20 seconds"))
+
+
+def on_quiet(key: Any) -> None:
+    key.emit(seconds=key.seconds, most=key.rules.get(key.key).most)
+
+
 PATHS = Keyed(
     "paths",
     VISITS,
@@ -112,8 +121,18 @@ TOTALS = Keyed(
     on_view,
     rules=Pinned(LIMITS, ("page",)),
 )
+LASTS = Keyed(
+    "lasts",
+    VIEWS,
+    ("page",),
+    "seconds bigint",
+    "seconds bigint, most bigint",
+    on_last,
+    timers={"quiet": on_quiet},
+    rules=Pinned(LIMITS, ("page",)),
+)
 PIPELINE = Pipeline(VISITS, (PATHS, COUNTS))
-WITH_LIMITS = Pipeline(name="pages", streams=(VIEWS, LIMITS), operators=(TOTALS,))
+WITH_LIMITS = Pipeline(name="pages", streams=(VIEWS, LIMITS), operators=(TOTALS, LASTS))
 
 
 def visit(id_: str, seconds: float, page: str | None, version: int = 1, visitor: str = "ann") -> dict[str, Any]:
@@ -129,6 +148,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     batch 3    ann: 2@5=B, version 2                             late: it takes b back
     corrected  ann: a@0, ah@3, ahB@5, ahB.@25
     batch 4    ann: 7@4=z, 8@86500=d                             late, and waits; a day later
+               cat: a@86500 b@86525 ... l@86775                  the clock is at 86765
     ```
     """
     there = Lake(str(tmp_path_factory.mktemp("visits") / "lake"))
@@ -143,7 +163,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     run(spark, there, PIPELINE, [visit("2", 5, "B", version=2)])
     assert correct(spark, there, PATHS, lambda: NOW)
     publish(spark, there, PATHS)
-    run(spark, there, PIPELINE, [visit("7", 4, "z"), visit("8", 86_500, "d")])
+    of_cat = [visit(f"c{n}", 86_500 + 25 * n, "abcdefghijkl"[n], visitor="cat") for n in range(12)]
+    run(spark, there, PIPELINE, [visit("7", 4, "z"), visit("8", 86_500, "d"), *of_cat])
     yield there
 
 
@@ -184,6 +205,7 @@ def test_a_correction_counts_late_rows_and_tells_them_as_its_cause(spark: SparkS
     assert [row.values["page"] for row in answer.counting] == ["a", "h", "B"]
     (waiting,) = [row for row in answer.inputs if row.values["page"] == "z"]
     assert waiting.reason == "not followed yet"
+    assert answer.notes == ("1 late row waits for `tidemark correct visits --day 2026-01-01`",)
     changed = answer.changes[-1]
     assert (changed.reason, changed.was[0]["path"], changed.now[0]["path"]) == ("correction", "ab", "ahB")
     late = {row.place for row in answer.inputs if row.late and row.batch in (2, 3)}
@@ -219,6 +241,14 @@ def test_only_files_of_the_session_are_read(spark: SparkSession, lake: Lake) -> 
     assert answer.files.read < of_all.files.read
 
 
+def test_a_long_session_is_read_span_by_span_each_twice_as_long(spark: SparkSession, lake: Lake) -> None:
+    """From 86750 back: 30 seconds, then 60, 120 and 240; all rows of it are in one file."""
+    answer, of_one = asked(spark, lake, PATHS, 86_750, "cat"), asked(spark, lake, PATHS, 86_500)
+    assert (answer.agrees, answer.published[0]["path"], pages(answer)) == (True, "abcdefghijk", "abcdefghijk")
+    assert (of_one.agrees, pages(of_one)) == (True, "d")
+    assert answer.files.read == 4 * of_one.files.read
+
+
 def test_a_number_that_its_rows_do_not_give_is_told(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     shutil.copytree(lake.root, tmp_path / "lake")
     other = Lake(str(tmp_path / "lake"))
@@ -244,6 +274,7 @@ def test_pins_in_force_are_told_and_rows_from_before_a_key_was_cleared_have_no_p
     limits  batch 0    x: 10                       views  batch 0    x@0=8 x@1=4: 12, cleared     x@2=3
     limits  batch 1    x: 5                        views  batch 1    x@3=1
                                                    views  batch 2    x@4=2 x@40=1: 6, cleared
+    limits  batch 2    x: 7                        views  batch 3    x@5=1, late: its timer, at 25, is past
     ```
     """
     lake = Lake(str(tmp_path / "lake"))
@@ -259,12 +290,13 @@ def test_pins_in_force_are_told_and_rows_from_before_a_key_was_cleared_have_no_p
             land_all(lake, stream, *([rows] if rows else []))
         drain(spark, lake, WITH_LIMITS, now=lambda: NOW)
 
-    def told(seconds: float) -> Why:
-        return why(WITH_LIMITS, TOTALS, {"page": "x", "_at": at(seconds)}, lake=lake, spark=spark)
+    def told(seconds: float, of: Keyed = TOTALS) -> Why:
+        return why(WITH_LIMITS, of, {"page": "x", "_at": at(seconds)}, lake=lake, spark=spark)
 
     ingest([limit(0, 10)], [view(0, 8), view(1, 4), view(2, 3)])
     ingest([limit(60, 5)], [view(3, 1)])
     ingest([], [view(4, 2), view(40, 1)])
+    ingest([limit(120, 7)], [view(5, 1)])
     first, second = told(1), told(4)
     assert (first.agrees, first.published[0]["total"], [row.values["seconds"] for row in first.counting]) == (
         True,
@@ -278,3 +310,7 @@ def test_pins_in_force_are_told_and_rows_from_before_a_key_was_cleared_have_no_p
     assert [row.values["seconds"] for row in second.counting] == [3, 1, 2]
     assert [(pin.newest, pin.first, pin.last) for pin in second.pins] == [(0, 0, 0), (1, 1, 2)]
     assert "2 earlier rows of the key have no part in it: nothing was kept of the key since" in second.notes
+    of_timer = told(25, LASTS)
+    assert (of_timer.agrees, of_timer.published[0]["most"]) == (True, 7)
+    pins = [(pin.newest, pin.first, pin.last) for pin in of_timer.pins]
+    assert pins == [(0, 0, 0), (1, 1, 2), (2, 3, 3), (2, None, None)]

@@ -40,7 +40,9 @@ from streaming import (
 )
 from streaming.base import ReadError
 from streaming.changes import publish
+from streaming.provenance.log_rows import rows_near
 from streaming.service.drain import drain
+from streaming.tables import Between
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, at
 from tests.support.runs import run
@@ -70,7 +72,8 @@ windows = View(
     key=("country",),
 )
 order_history = History("order_history", orders)
-shop = Pipeline(orders, (by_country, revenue, windows, order_history))
+listed = Selected("listed", orders, select={"order_id": "order_id", "amounts": "array(amount)"}, where="amount > 6")
+shop = Pipeline(orders, (by_country, revenue, windows, order_history, listed))
 
 per_window = Stream(
     "per_window",
@@ -181,6 +184,13 @@ def test_a_key_of_a_history_has_all_its_revisions(spark: SparkSession, lake: Lak
     assert [(row.batch, row.values["amount"], row.sequence) for row in answer.inputs] == [(0, 7, "1"), (2, 9, "2")]
 
 
+def test_changes_of_a_row_with_a_list_are_told(spark: SparkSession, lake: Lake) -> None:
+    answer = why(shop, listed, {"order_id": 2}, lake=lake, spark=spark)
+    assert (answer.agrees, answer.published[0]["amounts"], amounts(answer)) == (True, [9], [9])
+    (change,) = answer.changes
+    assert (change.was, [row["amounts"] for row in change.now]) == ((), [[9]])
+
+
 def test_a_chain_comes_down_to_the_first_log(spark: SparkSession, lake: Lake) -> None:
     key = {"country": "de", "window_start": at(0)}
     answer = why(minutes, by_minute, key, lake=lake, spark=spark)
@@ -283,6 +293,14 @@ def test_a_selected_row_comes_down_to_the_row_of_the_log(spark: SparkSession, si
     assert [(row.values["pages"], row.place.endswith("position 5")) for row in answer.inputs] == [(5, True)]
     first = why(site, long_visits, {"id": "v5"}, what="first", lake=site_lake, spark=spark)
     assert (first.agrees, first.published) == (True, answer.published)
+
+
+def test_rows_of_thousands_of_times_are_looked_up_at_once(site_lake: Lake) -> None:
+    times = [at(number / 1_000) for number in range(20_000)]
+    near = rows_near(site_lake, visits, [{"at": time} for time in times], Between(at(0), at(20)))
+    assert [row["pages"] for row in near.valid.sort_by("at").to_pylist()] == [0, 1, 2, 3, 4, 5]
+    few = rows_near(site_lake, visits, [{"at": at(2)}, {"at": at(3.5)}], Between(at(0), at(20)))
+    assert few.valid.column("pages").to_pylist() == [2]
 
 
 def test_what_a_function_made_of_a_row_is_made_again(spark: SparkSession, site_lake: Lake) -> None:

@@ -8,7 +8,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import ADDED, BATCH, ORIGIN, counted, literal
+from streaming.base import ADDED, BATCH, ORIGIN, REASON, counted, literal
 from streaming.declare import History
 from streaming.log import batches_after, read_log, valid
 from streaming.operators import Progress
@@ -27,8 +27,8 @@ def _(operator: History, question: Question) -> Evidence:
     batches = [] if stream.snapshots is None else batches_after(lake, came, -1)
     changed = [] if stream.snapshots is None and stream.forget is None else batches_after(lake, stream, -1)
     followed = [each for each in batches if each.number <= through]
-    numbers = {row[BATCH] for row in rows if row[BATCH] <= through}
-    gone = without_row(numbers, followed, refused_extracts(changed)) if followed else []
+    numbers, refused = {row[BATCH] for row in rows if row[BATCH] <= through}, refused_extracts(changed)
+    gone = without_row(numbers - refused, followed, refused) if followed else []
     frame = frame_of(question, log).where(f"{BATCH} <= {through}")
     if followed:
         # When an extract was taken, all its rows tell together; one that lacks the key has no other.
@@ -36,9 +36,9 @@ def _(operator: History, question: Question) -> Evidence:
         extracts = valid(read_log(question.spark(), lake, came)).where(F.col(BATCH).isin(*gone, *together))
         frame = frame.unionByName(extracts.where(~_is(question.key)), allowMissingColumns=True)
     changes = read_log(question.spark(), lake, stream)
-    intervals, forgotten = intervals_again(frame, operator, followed, changes, changed)
-    recomputed = intervals.where(_is(question.key)).select(*(f"`{name}`" for name in operator.columns))
-    left = dict.fromkeys(_places(frame, forgotten), "forgotten: it came before all that was remembered of its key")
+    again = intervals_again(frame, operator, followed, changes, changed)
+    recomputed = again.intervals.where(_is(question.key)).select(*(f"`{name}`" for name in operator.columns))
+    left = _reasons(frame.where(_is(question.key)), again.ignored)
     left |= {place_of(row[BATCH], row[ORIGIN]): "not followed yet" for row in rows if row[BATCH] > through}
     reasons = [left.get(place_of(row[BATCH], row[ORIGIN]), "") for row in rows]
     inputs = (
@@ -63,9 +63,7 @@ def _is(key: Row) -> Column:
     return reduce(and_, (F.col(f"`{name}`").eqNullSafe(value) for name, value in values), F.lit(True))
 
 
-def _places(came: DataFrame, forgotten: DataFrame | None) -> list[tuple[int, str]]:
-    """The places in their log of those rows that are forgotten, by their identity as `_added`."""
-    if forgotten is None:
-        return []
-    rows = came.withColumn(ADDED, identity_of_revision()).join(forgotten, ADDED, "left_semi").select(BATCH, ORIGIN)
-    return [place_of(row[BATCH], row[ORIGIN]) for row in rows.toArrow().to_pylist()]
+def _reasons(came: DataFrame, ignored: DataFrame) -> dict[tuple[int, str], str]:
+    """The places in their log of those rows that are ignored, by their identity as `_added`, each with the reason."""
+    rows = came.withColumn(ADDED, identity_of_revision()).join(ignored, ADDED).select(BATCH, ORIGIN, REASON)
+    return {place_of(row[BATCH], row[ORIGIN]): row[REASON] for row in rows.toArrow().to_pylist()}

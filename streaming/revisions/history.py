@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any
@@ -351,12 +351,12 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
         batches: list[Batch] = []
         if history.of.snapshots is not None:
             batches = [each for each in read_batches(self.lake, history.of.revisions) if each.number <= through]
-        again, forgotten = intervals_again(came, history, batches, changes.rows, changes.batches)
-        yield Law("history", history.name, stored, again.select(*columns), words).finding()
-        if forgotten is not None:
+        again = intervals_again(came, history, batches, changes.rows, changes.batches)
+        yield Law("history", history.name, stored, again.intervals.select(*columns), words).finding()
+        if again.forgotten is not None:
             told = _told_as_forgotten(self._rows(spark, pinned.versions[""])).select(ADDED)
             words = "revisions that are forgotten: those before all that is remembered of their keys"
-            yield Law("forgotten", history.name, told, forgotten, words).finding()
+            yield Law("forgotten", history.name, told, again.forgotten, words).finding()
 
     def _current(self, spark: SparkSession) -> DataFrame:
         return intervals_of(self._read(spark), self.operator).orderBy(*(f"`{name}`" for name in self._order))
@@ -408,30 +408,56 @@ def intervals_of(signed: DataFrame, history: History) -> DataFrame:
     return net(signed, [ADDED], [BATCH]).select(*(f"`{name}`" for name in history.columns), DAY, REASON)
 
 
+@dataclass(frozen=True)
+class IntervalsAgain:
+    """The `intervals` between some revisions that came: the columns of a result, and `_day`.
+
+    `forgotten` are the revisions that the history has forgotten, by their identity as `_added`; None where the stream
+    forgets nothing. `ignored` are all that no interval is made of, with `_reason`.
+    """
+
+    intervals: DataFrame
+    forgotten: DataFrame | None
+    ignored: DataFrame
+
+
 def intervals_again(
     came: DataFrame,
     history: History,
     batches: Sequence[Batch],
     changes: DataFrame,
     changed: Sequence[Batch],
-) -> tuple[DataFrame, DataFrame | None]:
-    """The intervals between the revisions in some rows of the log of what came: the columns of a result, and `_day`.
+) -> IntervalsAgain:
+    """Compute the intervals between the revisions in some rows of the log of what came, by Spark's windows alone.
 
-    They are computed by Spark's windows alone, of what came in `batches`; `changes` are the rows of the log of changes,
-    which has the batches `changed`. Of a stream that forgets comes with them, as `_added`, which revisions the history
-    has forgotten; None of others.
+    They came in `batches`; `changes` are the rows of the log of changes, which has the batches `changed`.
     """
-    stream, forgotten = history.of, None
+    stream, forgotten, refused = history.of, None, refused_extracts(changed)
+    identified = came.withColumn(ADDED, identity_of_revision())
+    ignored = [
+        _because(
+            identified.where(~concerns_a_row(stream)),
+            "no revision: it came before the stream had a key, or says nothing",
+        )
+    ]
     if stream.forget is not None:
-        identified = came.withColumn(ADDED, identity_of_revision())
-        came = identified.join(forgotten_in(ever_rejected(changes)), ADDED, "left_anti")
-        forgotten = _forgotten_by(came, history, changed)
-        came = came.join(forgotten, ADDED, "left_anti").drop(ADDED)
+        of_stream = forgotten_in(ever_rejected(changes))
+        remembered = identified.join(of_stream, ADDED, "left_anti")
+        forgotten = _forgotten_by(remembered, history, changed)
+        came = remembered.join(forgotten, ADDED, "left_anti").drop(ADDED)
+        ignored.append(_because(of_stream, "forgotten: the stream knew nothing of its key any more"))
+        ignored.append(_because(forgotten, "forgotten: it came before all that was remembered of its key"))
     if stream.snapshots is None:
-        return _expected(_revisions_that_came(came, history), history), forgotten
-    in_order = sorted(batches, key=lambda each: each.number)
-    revisions = extracts_as_revisions(came, in_order, refused_extracts(changed), history)
-    return _expected(revisions, history), forgotten
+        revisions = _revisions_that_came(came, history)
+    else:
+        ignored.append(_because(identified.where(F.col(BATCH).isin(sorted(refused))), "its extract was refused"))
+        in_order = sorted(batches, key=lambda each: each.number)
+        revisions = extracts_as_revisions(came, in_order, refused, history)
+    return IntervalsAgain(_expected(revisions, history), forgotten, reduce(DataFrame.unionAll, ignored))
+
+
+def _because(identified: DataFrame, reason: str) -> DataFrame:
+    return identified.select(ADDED, F.lit(reason).alias(REASON))
 
 
 def refused_extracts(changed: Sequence[Batch]) -> frozenset[int]:

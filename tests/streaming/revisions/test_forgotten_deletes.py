@@ -21,6 +21,7 @@ from streaming import (
     Tumbling,
     Windowed,
     agg,
+    why,
 )
 from streaming.audit.laws import audit
 from streaming.base import ChangedDeclaration, DeclarationError
@@ -106,6 +107,15 @@ def test_a_delete_is_forgotten_and_what_may_be_older_than_it_is_told_and_changes
     told = [batch.revised for batch in sorted(read_batches(lake, ORDERS), key=lambda each: each.number)]
     assert [(each["superseded"], each["forgotten"]) for each in told] == [(0, 0)] * 3 + [(1, 0), (0, 0), (0, 2), (0, 0)]
     assert broken(spark, lake) == []
+    with_history = Pipeline(ORDERS, (History("intervals", ORDERS),))
+    go(spark, lake, pipeline=with_history)
+    answer = why(with_history, "intervals", {"id": "a"}, lake=lake, spark=spark)
+    assert (answer.agrees, [(row.batch, row.values["version"]) for row in answer.counting]) == (
+        True,
+        [(0, 1), (1, 3), (3, 2), (6, 1)],
+    )
+    (ignored,) = [row for row in answer.inputs if not row.counts]
+    assert (ignored.batch, ignored.reason) == (5, "forgotten: the stream knew nothing of its key any more")
 
 
 @dataclass

@@ -116,6 +116,9 @@ def test_an_extract_that_is_refused_or_has_rejected_rows_ends_no_interval(spark:
     run(spark, lake, pipeline, extract(60, *whole), extract(120, whole[0]))
     run(spark, lake, pipeline, extract(180, *whole[:2], (3, "", 10)))
     assert intervals(spark, lake, BY_EXTRACT) == [(number, "new", 60, None) for number in range(1, 5)]
+    answer = why(pipeline, BY_EXTRACT, {"id": 1}, lake=lake, spark=spark)
+    assert answer.agrees is True
+    assert [(row.batch, row.reason) for row in answer.inputs] == [(0, ""), (1, "its extract was refused"), (2, "")]
     run(spark, lake, pipeline, extract(240, *whole[:2]))
     ended = [(number, "new", 60, None if number < 3 else 240) for number in range(1, 5)]
     assert intervals(spark, lake, BY_EXTRACT) == ended

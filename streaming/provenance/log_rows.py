@@ -142,7 +142,7 @@ def _chosen(stream: Stream, keys: Sequence[Key], between: Between, newest: int |
 def _has_one_of(rows: pa.Table, keys: Sequence[Key], *, unread: bool) -> pc.Expression:
     """True for the rows of one of some keys; `unread`: also where a part of it is null, as it could not be read."""
     instants = {*_instants(rows, keys)}
-    if len(keys) == 1 or len(instants) != 1:
+    if len(keys) == 1 or len(instants) != 1 or "" in instants:
         return reduce(or_, (_has(rows, key, unread=unread) for key in keys), pc.scalar(False))
     # Of thousands of keys a condition for each would be nested too deep for Arrow.
     (name,) = instants
@@ -151,12 +151,12 @@ def _has_one_of(rows: pa.Table, keys: Sequence[Key], *, unread: bool) -> pc.Expr
     return same | column.is_null() if unread else same
 
 
-def _instants(rows: pa.Table, keys: Sequence[Key]) -> Iterator[str | None]:
-    """Per key its one column, an instant which is not null; None where it is of other columns."""
+def _instants(rows: pa.Table, keys: Sequence[Key]) -> Iterator[str]:
+    """Per key its one column, an instant which is not null; empty where it is of other columns."""
     for key in keys:
-        name = next(iter(key), None)
+        name = next(iter(key), "")
         is_instant = len(key) == 1 and key[name] is not None and pa.types.is_timestamp(rows.schema.field(name).type)
-        yield name if is_instant else None
+        yield name if is_instant else ""
 
 
 def _has(rows: pa.Table, key: Key, *, unread: bool) -> pc.Expression:

@@ -299,6 +299,8 @@ def test_rows_of_thousands_of_times_are_looked_up_at_once(site_lake: Lake) -> No
     times = [at(number / 1_000) for number in range(20_000)]
     near = rows_near(site_lake, visits, [{"at": time} for time in times], Between(at(0), at(20)))
     assert [row["pages"] for row in near.valid.sort_by("at").to_pylist()] == [0, 1, 2, 3, 4, 5]
+    named = rows_near(site_lake, visits, [{"id": "v1"}, {"id": "v4"}], Between(at(0), at(20)))
+    assert sorted(named.valid.column("pages").to_pylist()) == [1, 4]
     few = rows_near(site_lake, visits, [{"at": at(2)}, {"at": at(3.5)}], Between(at(0), at(20)))
     assert few.valid.column("pages").to_pylist() == [2]
 

@@ -17,6 +17,7 @@ from streaming.sources.receivers.connector import Received
 _STEP = timedelta(milliseconds=10) // MICROSECOND
 """Spark orders files by milliseconds, and some file systems keep times less exactly than that."""
 
+_AT_ONCE = 2**20
 _INSTANT = "%Y-%m-%dT%H-%M-%S.%fZ"
 _STATE = "state.json"
 
@@ -197,13 +198,13 @@ class LandingFolder:
         if left.name == landed:
             self._commit(left)
             return
-        whole = left.read_bytes().rpartition(b"\n")[0]
-        if not completes or not whole:
+        rows, size = _whole_rows(left) if completes else (0, 0)
+        if not rows:
             left.unlink()
             return
-        os.truncate(left, len(whole) + 1)
+        os.truncate(left, size)
         self._last = max(self._last, _instant_of(left.name))
-        self.landed_before += whole.count(b"\n") + 1
+        self.landed_before += rows
         self._commit(left)
 
     def _newest(self) -> int:
@@ -237,6 +238,17 @@ def _instant_of(name: str) -> int:
     """Microseconds since the epoch, of a file's name."""
     text = "-".join(name.removesuffix(".txt").split("-")[-5:])
     return to_micros(datetime.strptime(text, _INSTANT).replace(tzinfo=UTC))
+
+
+def _whole_rows(path: Path) -> tuple[int, int]:
+    """The number of rows that are in a file to their end, and their bytes."""
+    rows = size = offset = 0
+    with path.open("rb") as file:
+        while block := file.read(_AT_ONCE):
+            rows += block.count(b"\n")
+            size = offset + end + 1 if (end := block.rfind(b"\n")) >= 0 else size
+            offset += len(block)
+    return rows, size
 
 
 def _make_durable(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -69,6 +70,30 @@ def test_whole_rows_of_a_writer_that_died_are_landed_by_the_next_where_they_do_n
     after.land()
     assert visible(tmp_path) == [["a", "b"], ["c"]]
     assert opened(tmp_path).landed_before == 0
+
+
+def test_whole_rows_of_a_file_of_many_blocks_are_landed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landing, "_AT_ONCE", 4)
+    for content, rows in (
+        (b"a\nbcd\nefghi\n", ["a", "bcd", "efghi"]),
+        (b"a\nbcd\nefghi\nthe half of one", ["a", "bcd", "efghi"]),
+        (b"abc\n", ["abc"]),
+        (b"no row", []),
+    ):
+        folder = tmp_path / str(len(content))
+        add(opened(folder), "x")
+        (hidden,) = (folder / ".in").glob("in-*")
+        hidden.write_bytes(content)
+        assert (opened(folder).landed_before, visible(folder)) == (len(rows), [rows] if rows else [])
+
+
+def test_a_large_file_that_is_thrown_away_is_not_read(tmp_path: Path) -> None:
+    add(opened(tmp_path, completes=False), "a")
+    (hidden,) = (tmp_path / ".in").glob("in-*")
+    # More than the memory of any machine, of which the disk has nothing.
+    os.truncate(hidden, 2**42)
+    opened(tmp_path, completes=False)
+    assert not hidden.exists()
 
 
 def test_rows_that_come_again_are_thrown_away_with_the_writer_that_died(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx
 
@@ -39,6 +39,7 @@ from streaming.sinks.sink import (
     Target,
 )
 
+_T = TypeVar("_T")
 _INDEX = re.compile(r"(?![-_+.])[^\s\\/*?\"<>|,#:]{1,255}")
 _LONGEST_ID = 512
 """Bytes that OpenSearch takes as an id."""
@@ -47,15 +48,20 @@ _FIRST_VERSION = 2**62
 _REQUEST_BYTES = 8 * 2**20
 _TOLD = 500
 
-_TAKEN, _CREATED, _MISSING, _CONFLICT, _BAD, _TOO_LARGE = 200, 201, 404, 409, 400, 413
-_ABOUT_ROWS = ("mapper_parsing_exception", "strict_dynamic_mapping_exception", "illegal_argument_exception")
+_TAKEN, _CREATED, _MISSING, _CONFLICT, _BAD, _TOO_LARGE, _FORBIDDEN = 200, 201, 404, 409, 400, 413, 403
+_ABOUT_ROWS = ("mapper_parsing_exception", "strict_dynamic_mapping_exception")
 """Kinds of errors that the values of a row lead to; others are about the index or the server."""
-_ABOUT_ALIAS = "no write index"
+_ABOUT_EITHER = "illegal_argument_exception"
+_ABOUT_INDEX = ("no write index", "data stream", "pipeline with id")
+_ABOUT_ONE_ROW = "immense term"
+"""Of `illegal_argument_exception`, which says everything: words about the index, and about one row alone."""
 
 
 @dataclass(frozen=True)
 class OpenSearchIndex(Target):
     """Rows as documents of `index` at `url`; where there is a `key`, one document for each value of those columns.
+
+    `index` is one index, or an alias of one. One of several, as one that rolls over, and a data stream are refused.
 
     Exactly once in effect: a document's id is the key, or without one the place of the row in the delivery, so what is
     sent again replaces itself. With a key its version is the row's revision, so a row never takes the place of a newer
@@ -201,22 +207,63 @@ def _lines(operation: str, about: Mapping[str, Any], document: bytes | None = No
     return told if document is None else told + document + b"\n"
 
 
-def refusal(item: Mapping[str, Any], address: str) -> str | None:
-    """Why a row is refused, of the answer to its action; None where it is there, or something newer is.
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one action; `kind` and `reason` are empty where it was done."""
+
+    status: int
+    kind: str
+    reason: str
+    text: str
+
+    @classmethod
+    def of(cls, item: Mapping[str, Any]) -> _Outcome:
+        ((_, told),) = item.items()
+        status, error = int(told["status"]), told.get("error") or {}
+        kind, reason = str(error.get("type") or ""), str(error.get("reason") or "")
+        cause = (error.get("caused_by") or {}).get("reason")
+        text = " ".join(f"{status} {kind}: {reason}{f' ({cause})' if cause else ''}"[:_TOLD].split())
+        return cls(status, kind, reason, text)
+
+    @property
+    def is_there(self) -> bool:
+        """True if the row is there, or something newer is."""
+        return self.status in (_TAKEN, _CREATED, _CONFLICT) or (self.status == _MISSING and not self.kind)
+
+    def is_about_row(self, is_of_all: bool) -> bool:
+        """True if the row is to blame; `is_of_all`: all rows of the request, several, were answered so."""
+        if self.status != _BAD or self.kind != _ABOUT_EITHER:
+            return self.status == _BAD and self.kind in _ABOUT_ROWS
+        if any(words in self.reason for words in _ABOUT_INDEX):
+            return False
+        return _ABOUT_ONE_ROW in self.reason or not is_of_all
+
+
+def refusals(items: Sequence[Mapping[str, Any]], address: str) -> list[str | None]:
+    """Why rows are refused, of the answers to the actions of a request; None of what is there, or something newer is.
 
     Raises:
-        SinkError: it is not the row that is to blame.
+        SinkError: it is not a row that is to blame; or these are no such answers.
     """
-    ((_, told),) = item.items()
-    status, error = told["status"], told.get("error")
-    if status in (_TAKEN, _CREATED, _CONFLICT) or (status == _MISSING and error is None):
-        return None
-    kind, reason = error.get("type", ""), error.get("reason", "")
-    cause = (error.get("caused_by") or {}).get("reason")
-    text = " ".join(f"{status} {kind}: {reason}{f' ({cause})' if cause else ''}"[:_TOLD].split())
-    if status == _BAD and kind in _ABOUT_ROWS and _ABOUT_ALIAS not in reason:
-        return text
-    raise SinkError(f"{address} does not take rows now: {text}. The batch is sent again.", address=address)
+    try:
+        outcomes = [_Outcome.of(item) for item in items]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _no_answer(address, str(items)) from error
+    is_of_all = len(outcomes) > 1 and len({outcome.text for outcome in outcomes}) == 1
+    for outcome in outcomes:
+        if not outcome.is_there and not outcome.is_about_row(is_of_all):
+            raise SinkError(
+                f"{address} does not take rows now: {outcome.text}. The batch is sent again.", address=address
+            )
+    return [None if outcome.is_there else outcome.text for outcome in outcomes]
+
+
+def _no_answer(address: str, told: str) -> SinkError:
+    return SinkError(
+        f"{address} gives an answer that is none of OpenSearch ({' '.join(told[:_TOLD].split())}); correct the url, or "
+        "what is in between. The batch is sent again.",
+        address=address,
+    )
 
 
 class _OpenSearchSink(Sink):
@@ -232,13 +279,14 @@ class _OpenSearchSink(Sink):
         return None
 
     def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
+        self._check_is_one_index()
         put_aside([refused for part in _parts(actions(batch, self._delivered)) for refused in self._send(part)])
 
     def count(self) -> int:
         """The documents of the index, whoever wrote them."""
         self._ask("POST", f"/{self._index}/_refresh", also=(_MISSING,))
         answer = self._ask("GET", f"/{self._index}/_count", also=(_MISSING,))
-        return 0 if answer.status_code == _MISSING else int(answer.json()["count"])
+        return 0 if answer.status_code == _MISSING else self._field(answer, "count", int)
 
     def close(self) -> None:
         self._client.close()
@@ -248,9 +296,11 @@ class _OpenSearchSink(Sink):
         body = b"".join(action.lines for action in wanted)
         answer = self._ask("POST", f"/{self._index}/_bulk", body, also=(_TOO_LARGE,))
         if answer.status_code != _TOO_LARGE:
-            items = answer.json()["items"]
-            for action, item in zip(wanted, items, strict=True):
-                if (reason := refusal(item, self._address)) is not None:
+            items = self._field(answer, "items", list)
+            if len(items) != len(wanted):
+                raise _no_answer(self._address, _told(answer))
+            for action, reason in zip(wanted, refusals(items, self._address), strict=True):
+                if reason is not None:
                     yield RefusedRow(action.position, reason)
         elif len(wanted) == 1:
             yield RefusedRow(wanted[0].position, _told(answer))
@@ -258,6 +308,38 @@ class _OpenSearchSink(Sink):
             half = len(wanted) // 2
             yield from self._send(wanted[:half])
             yield from self._send(wanted[half:])
+
+    def _check_is_one_index(self) -> None:
+        """Refuse a name of several indices: an id is unique within one, so a row that comes again would be there twice.
+
+        An alias may roll over between two batches. Who has no right to ask is not asked.
+        """
+        only = "filter_path=*.data_stream,*.settings.index.provided_name"
+        answer = self._ask("GET", f"/{self._index}?{only}", also=(_MISSING, _FORBIDDEN))
+        if not answer.is_success:
+            return
+        indices = self._json(answer)
+        if not isinstance(indices, dict) or not all(isinstance(each, dict) for each in indices.values()):
+            raise _no_answer(self._address, _told(answer))
+        if len(indices) > 1 or any("data_stream" in each for each in indices.values()):
+            raise SinkError(
+                f"{self._address} is a data stream, or an alias of several indices ({', '.join(sorted(indices))}), "
+                "where a row that comes again would be there twice; deliver to one index.",
+                address=self._address,
+            )
+
+    def _json(self, answer: httpx.Response) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise _no_answer(self._address, _told(answer)) from error
+
+    def _field(self, answer: httpx.Response, name: str, kind: type[_T]) -> _T:
+        told = self._json(answer)
+        value = told.get(name) if isinstance(told, dict) else None
+        if not isinstance(value, kind):
+            raise _no_answer(self._address, _told(answer))
+        return value
 
     def _ask(self, method: str, path: str, body: bytes | None = None, also: Sequence[int] = ()) -> httpx.Response:
         try:

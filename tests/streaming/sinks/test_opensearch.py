@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -18,7 +21,7 @@ from pyspark.sql import SparkSession
 from streaming import Delivery, Lake
 from streaming.audit.laws import audit
 from streaming.base.errors import SinkError, StreamingError
-from streaming.sinks.opensearch import OpenSearchIndex, actions, refusal
+from streaming.sinks.opensearch import OpenSearchIndex, actions, refusals
 from streaming.sinks.sink import CHANGE, REVISION, Delivered, NumberedBatch, RefusedRow
 from streaming.views.corrections import correct, plan
 from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
@@ -107,20 +110,100 @@ def test_an_answer_is_about_the_row_or_about_the_server() -> None:
     def answer(status: int, kind: str = "", reason: str = "") -> dict[str, Any]:
         return {"index": {"status": status, **({"error": {"type": kind, "reason": reason}} if kind else {})}}
 
-    for there in (answer(200), answer(201), {"delete": {"status": 404}}, answer(409, "version_conflict", "older")):
-        assert refusal(there, "here") is None
-    assert refusal(answer(400, "mapper_parsing_exception", "bad\nvalue"), "here") == (
-        "400 mapper_parsing_exception: bad value"
-    )
+    there = (answer(200), answer(201), {"delete": {"status": 404}}, answer(409, "version_conflict", "older"))
+    assert refusals(there, "here") == [None] * 4
+    assert refusals([answer(400, "mapper_parsing_exception", "bad\nvalue"), answer(200)], "here") == [
+        "400 mapper_parsing_exception: bad value",
+        None,
+    ]
     for away in (
         answer(429, "rejected_execution_exception", "full"),
         answer(404, "index_not_found_exception", "none"),
         answer(400, "index_closed_exception", "closed"),
         answer(400, "illegal_argument_exception", "no write index is defined for alias [a]"),
+        answer(400, "illegal_argument_exception", "pipeline with id [a] does not exist"),
+        answer(
+            400, "illegal_argument_exception", "only write ops with an op_type of create are allowed in data streams"
+        ),
         answer(403, "cluster_block_exception", "read-only"),
     ):
         with pytest.raises(SinkError, match="here does not take rows now"):
-            refusal(away, "here")
+            refusals([answer(200), away], "here")
+
+
+def test_a_reason_that_all_rows_of_a_request_share_is_none_of_a_row_unless_it_can_be_no_other() -> None:
+    def unknown(reason: str) -> dict[str, Any]:
+        return {"index": {"status": 400, "error": {"type": "illegal_argument_exception", "reason": reason}}}
+
+    alone, too_long = unknown("what nobody has foreseen"), unknown("Document contains at least one immense term in")
+    text = "400 illegal_argument_exception: what nobody has foreseen"
+    assert refusals([alone], "here") == [text]
+    assert refusals([alone, {"index": {"status": 201}}, alone], "here") == [text, None, text]
+    with pytest.raises(SinkError, match="here does not take rows now: 400 illegal_argument_exception: what nobody"):
+        refusals([alone, alone], "here")
+    assert None not in refusals([too_long, too_long], "here")
+
+
+@contextmanager
+def serving(*, index: str = "{}", others: str = "{}") -> Iterator[str]:
+    """The URL of what answers with 200 and `index` when it is asked about an index, and with `others` otherwise."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(others if self.path.endswith("/_count") else index)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self._answer(others)
+
+        def _answer(self, body: str) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Silence."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.server_address[1]}"
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("<html>Sign in</html>", "[]", "null", "{}", '{"items": {}}', '{"items": []}', '{"items": [{}]}', '{"a": 1}'),
+        *('{"items": [{"index": {}}]}', '{"items": [null]}', '{"items": [{"index": {"status": 400, "error": "no"}}]}'),
+        '{"items": [{"index": {"status": 400, "error": {"type": "a", "caused_by": "b"}}}]}',
+    ],
+)
+def test_an_answer_that_is_none_of_opensearch_is_told_and_loses_nothing(body: str) -> None:
+    text = "gives an answer that is none of OpenSearch"
+    with serving(others=body) as url:
+        with pytest.raises(SinkError, match=text):
+            sent(replace(ORDERS, url=url), changes(0, ("a", 1, 1.0)))
+        with pytest.raises(SinkError, match=text):
+            replace(ORDERS, url=url).connect(Lake("/nowhere"), DELIVERED).count()
+
+
+@pytest.mark.parametrize("body", ["<html>Sign in</html>", "[]", '{"orders": 1}'])
+def test_an_answer_about_an_index_that_is_none_of_opensearch_is_told(body: str) -> None:
+    with serving(index=body) as url, pytest.raises(SinkError, match="gives an answer that is none of OpenSearch"):
+        sent(replace(ORDERS, url=url), changes(0, ("a", 1, 1.0)))
+
+
+def test_a_name_of_several_indices_and_a_data_stream_are_refused() -> None:
+    for body, names in (
+        ('{"orders-1": {"settings": {}}, "orders-2": {"settings": {}}}', "orders-1, orders-2"),
+        ('{".ds-orders-1": {"settings": {}, "data_stream": "orders"}}', ".ds-orders-1"),
+    ):
+        with serving(index=body) as url, pytest.raises(SinkError, match=rf"several indices \({names}\), where a row"):
+            sent(replace(ORDERS, url=url), changes(0, ("a", 1, 1.0)))
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +259,65 @@ def test_a_newer_revision_stays_and_a_delete_deletes_in_whatever_order_batches_c
         assert sent(target, batch) == []
     assert {row["id"]: row["amount"] for row in documents(target)} == {"a": 3.0, "c": 2.5}
     assert target.connect(Lake("/nowhere"), DELIVERED).count() == 2
+
+
+@pytest.mark.long
+def test_an_alias_of_one_index_is_taken_until_it_rolls_over(index: OpenSearchIndex) -> None:
+    alias = replace(index, index=f"{index.index}-now", key=("id",))
+
+    def write_to(name: str, *no_more: str) -> None:
+        actions = [
+            {"add": {"index": each, "alias": alias.index, "is_write_index": each == name}} for each in (name, *no_more)
+        ]
+        httpx.post(f"{index.url}/_aliases", json={"actions": actions}, timeout=30).raise_for_status()
+
+    first, second = index.index, f"{index.index}-2"
+    write_to(first)
+    sink = alias.connect(Lake("/nowhere"), DELIVERED)
+    sink.deliver(changes(0, ("a", 1, 1.0)), lambda refused: None)
+    httpx.put(f"{index.url}/{second}", timeout=30).raise_for_status()
+    write_to(second, first)
+    with pytest.raises(SinkError, match=rf"an alias of several indices \({first}, {second}\)"):
+        sink.deliver(changes(0, ("a", 1, 1.0)), lambda refused: None)
+    sink.close()
+
+
+@pytest.mark.long
+def test_a_data_stream_is_refused(index: OpenSearchIndex) -> None:
+    name = f"stream-{index.index}"
+    template = {
+        "index_patterns": [name],
+        "data_stream": {},
+        "template": {"mappings": {"properties": {"@timestamp": {"type": "date"}}}},
+    }
+    httpx.put(f"{index.url}/_index_template/{name}", json=template, timeout=30).raise_for_status()
+    target = replace(index, index=name, key=("id",))
+    with pytest.raises(SinkError, match="does not take rows now: 400 illegal_argument_exception"):
+        sent(target, changes(0, ("a", 1, 1.0)))
+    httpx.put(f"{index.url}/_data_stream/{name}", timeout=30)
+    with pytest.raises(SinkError, match="is a data stream, or an alias of several indices"):
+        sent(target, changes(0, ("a", 1, 1.0)))
+
+
+@pytest.mark.long
+def test_a_pipeline_that_is_gone_makes_no_dead_letters(index: OpenSearchIndex) -> None:
+    settings = {"index": {"default_pipeline": "gone"}}
+    httpx.put(f"{index.url}/{index.index}/_settings", json=settings, timeout=30).raise_for_status()
+    with pytest.raises(SinkError, match="does not take rows now: 400 illegal_argument_exception: pipeline with id"):
+        sent(replace(index, key=("id",)), changes(0, ("a", 1, 1.0)))
+
+
+@pytest.mark.long
+def test_a_text_that_is_too_long_for_its_field_is_a_dead_letter_also_where_all_of_a_request_are(
+    index: OpenSearchIndex,
+) -> None:
+    target = replace(index, index=f"{index.index}-texts", key=("id",))
+    mapping = {"properties": {"id": {"type": "keyword"}}}
+    httpx.put(f"{index.url}/{target.index}", json={"mappings": mapping}, timeout=30).raise_for_status()
+    longest = 32_766
+    refused = sent(target, changes(0, *((name * (longest + 1), 1, 1.0) for name in "ab")))
+    assert [row.position for row in refused] == [0, 1]
+    assert sent(target, changes(1, ("a" * longest, 1, 1.0))) == []
 
 
 @pytest.mark.long

@@ -148,6 +148,7 @@ class Receiving:
         """
         assert self._folder is not None
         began, before = time.monotonic(), self._report.status.rows
+        steady, has_cursor = began, False
         self._report.connect()
         reception = Reception(self._folder.cursor) if self._subscribing is None else self._asking(self._subscribing)
         try:
@@ -155,6 +156,9 @@ class Receiving:
                 for received in receiving:
                     self._report.change("receiving")
                     self._take(self._folder, received)
+                    has_cursor = has_cursor or received.cursor is not None
+                    if not self._folder.open_rows:
+                        steady = time.monotonic()
                     if self._stop.is_set():
                         # While the connection stands, so that a source that waits for a word gets it.
                         self._land(self._folder)
@@ -169,7 +173,8 @@ class Receiving:
                 self._folder.discard()
             else:
                 self._forget(self._folder)
-            stood = self._report.status.rows > before or time.monotonic() - began > _STEADY
+            # Time that went into rows without a cursor, or into waiting for an answer that did not come, is lost.
+            stood = self._report.status.rows > before or has_cursor or steady - began > _STEADY
             self._report.update(reconnects=self._report.status.reconnects + stood)
             if not stood:
                 raise

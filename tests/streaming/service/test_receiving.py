@@ -251,6 +251,40 @@ def test_a_server_that_says_how_long_to_wait_is_left_alone_for_so_long(lake: Lak
 
 
 @dataclass(frozen=True)
+class LateToFail(Connector):
+    """Takes its time before it fails: with rows that have no cursor, or with no word at all."""
+
+    guarantee: ClassVar[LandingGuarantee] = "exactly once"
+    rows: tuple[bytes, ...]
+    connections: ClassVar[int] = 0
+
+    @property
+    def address(self) -> str:
+        return "late"
+
+    def receive(self, reception: Reception) -> Generator[Received, None, None]:
+        type(self).connections += 1
+        yield Received()
+        began = time.monotonic()
+        while time.monotonic() - began < 2 * receivers._STEADY:
+            if self.rows:
+                yield Received(self.rows)
+        raise ReceiverError("the last page is broken")
+
+
+@pytest.mark.parametrize("rows", [(), (b"a",)])
+def test_a_run_that_fails_late_is_a_repetition_and_waited_for_longer_each_time(
+    rows: tuple[bytes, ...], lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receivers, "_STEADY", 0.02)
+    before = LateToFail.connections
+    with running(lake, received(LateToFail(rows))) as run:
+        until(lambda: LateToFail.connections >= before + 3, "tried again")
+        until(lambda: run.status.state == "waiting", "waiting")
+    assert run.status.reconnects == 0 and landed(lake) == []
+
+
+@dataclass(frozen=True)
 class Acknowledged(Connector):
     """A queue that gives each message again until somebody says that it is done with it."""
 

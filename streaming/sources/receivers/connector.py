@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal
 
 IDLE = 0.5
 """Seconds after which a connector that has nothing says so."""
+PORTION_ROWS, PORTION_BYTES = 1_000, 8 * 2**20
+"""Rows, or bytes of them, from which on what has come is handed on, though more is there."""
 
 LandingGuarantee = Literal["at most once", "at least once", "exactly once"]
 """The number of times that a row comes into the landing folder, whatever dies meanwhile."""

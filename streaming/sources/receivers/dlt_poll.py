@@ -21,9 +21,12 @@ class DltPoll(Connector):
     configuration. Each run begins with the state that the run before ended with.
 
     Exactly once: rows of a run are written as they come and land once it is at its end, in one step with its state. A
-    run that fails, or dies, lands nothing and is made again. So let a first run of years be cut, as by `add_limit` or
-    `end_value`, where it shall not be made again from its beginning. A resource without a state gives all its rows in
-    each run, and all of them land.
+    run that fails, or dies, lands nothing and is made again. So let a first run of years be cut by `add_limit`, of a
+    resource whose rows ascend (`row_order="asc"`), where it shall not be made again from its beginning. A resource
+    without a state gives all its rows in each run, and all of them land; so do those within the `lag` of an
+    incremental. One with an `end_value` is refused, as dlt keeps no state of it.
+
+    A run lands as one file, whatever its size. While the resource waits for its API, the receiver does not stop.
 
     A row is an object in JSON; what JSON has no word for becomes text: instants, dates and times in ISO 8601, bytes as
     base64, UUIDs. Decimals are numbers. Rows in tables of Arrow or pandas are taken one by one.
@@ -60,7 +63,7 @@ class DltPoll(Connector):
         """The rows of each run, and at its end the state as the cursor.
 
         Raises:
-            ReceiverError: the function makes no resource, or the run fails.
+            ReceiverError: the function makes no resource, or one with an end, or the run fails.
         """
         # Only who receives from dlt loads it.
         from streaming.sources.receivers.dlt_runs import run

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from datetime import date, datetime, time
+from datetime import date, datetime
+from datetime import time as time_of_day
 from enum import Enum
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -17,12 +18,12 @@ import simplejson
 from dlt.common.configuration.container import Container
 from dlt.common.json import json as typed_json
 from dlt.common.pipeline import StateInjectableContext
-from dlt.extract import DltResource
+from dlt.extract import DltResource, Incremental
+from dlt.extract.incremental import IncrementalResourceWrapper
+from dlt.extract.pipe import Pipe
 
 from streaming.base import ReceiverError
-from streaming.sources.receivers.connector import Received
-
-_AT_ONCE = 1_000
+from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_ROWS, Received
 
 
 def run(make: Callable[[], Any], address: str, cursor: Any) -> Generator[Received, None, Any]:
@@ -35,9 +36,12 @@ def run(make: Callable[[], Any], address: str, cursor: Any) -> Generator[Receive
     """
     state = {} if cursor is None else typed_json.typed_loads(json.dumps(cursor))
     try:
-        rows = _rows(_opened(make(), address, state))
-        while portion := list(islice(rows, _AT_ONCE)):
-            yield Received([_in_json(row, address) for row in portion])
+        resource = make()
+        rows = _rows(_opened(resource, address, state))
+        _check_ranges(resource, address)
+        yield from _portions(_in_json(row, address) for row in rows)
+        # A transformer tells its own with its first row only.
+        _check_ranges(resource, address)
     except ReceiverError:
         raise
     # What a resource raises is its author's choice.
@@ -61,14 +65,45 @@ def _opened(resource: Any, address: str, state: dict[str, Any]) -> Iterator[Any]
         return iter(resource)
 
 
+def _check_ranges(resource: DltResource, address: str) -> None:
+    """Refuse an incremental with an end, for which dlt keeps no state, so that each run would give its rows again."""
+    pipe: Pipe | None = resource._pipe
+    while pipe is not None:
+        step: Any = pipe.get_by_type(IncrementalResourceWrapper, Incremental)
+        incremental = step.incremental if isinstance(step, IncrementalResourceWrapper) else step
+        if incremental is not None and incremental.end_value is not None:
+            raise ReceiverError(
+                f"{address} reads {pipe.name!r} by {incremental.cursor_path!r} up to end_value="
+                f"{incremental.end_value!r}, of which dlt keeps no state, so each run would land the same rows again; "
+                "leave end_value out, and cut long runs by add_limit."
+            )
+        pipe = pipe.parent
+
+
 def _rows(items: Iterable[Any]) -> Iterator[Any]:
     for item in items:
         if isinstance(item, pa.Table | pa.RecordBatch):
-            yield from item.to_pylist()
+            table = item if isinstance(item, pa.Table) else pa.Table.from_batches([item])
         elif hasattr(item, "to_dict") and hasattr(item, "columns"):
-            yield from pa.Table.from_pandas(item, preserve_index=False).to_pylist()
+            table = pa.Table.from_pandas(item, preserve_index=False)
         else:
             yield item
+            continue
+        for batch in table.to_batches(max_chunksize=PORTION_ROWS):
+            yield from batch.to_pylist()
+
+
+def _portions(rows: Iterable[bytes]) -> Iterator[Received]:
+    """Rows by number and size, and however few once they come slowly, so that the receiver can stop between them."""
+    portion, size, began = list[bytes](), 0, time.monotonic()
+    for row in rows:
+        portion.append(row)
+        size += len(row)
+        if len(portion) >= PORTION_ROWS or size >= PORTION_BYTES or time.monotonic() - began >= IDLE:
+            yield Received(portion)
+            portion, size, began = [], 0, time.monotonic()
+    if portion:
+        yield Received(portion)
 
 
 def _in_json(row: Any, address: str) -> bytes:
@@ -85,7 +120,7 @@ def _in_json(row: Any, address: str) -> bytes:
 
 def _told(value: Any) -> Any:
     """A value that JSON has no word for."""
-    if isinstance(value, datetime | date | time):
+    if isinstance(value, datetime | date | time_of_day):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()

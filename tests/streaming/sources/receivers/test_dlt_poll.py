@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -19,9 +20,10 @@ import dlt
 import pyarrow as pa
 import pytest
 
-from streaming import DltPoll, Lake, Reception
+from streaming import DltPoll, Lake, Received, Reception
 from streaming.base.errors import DeclarationError, ReceiverError, WrongType
-from streaming.sources.receivers import landing
+from streaming.sources.receivers import dlt_runs, landing
+from streaming.sources.receivers.connector import PORTION_BYTES, PORTION_ROWS
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.killed import Killed
 from tests.support.pipelines.issues import ISSUES, all_issues
@@ -104,9 +106,7 @@ def all_types() -> Any:
 
 
 def test_values_that_json_has_no_word_for_become_text_and_decimals_stay_exact() -> None:
-    with closing(DltPoll(all_types).receive(Reception())) as receiving:
-        next(receiving)
-        rows = next(receiving).rows
+    rows = [row for part in a_run(all_types) for row in part.rows]
     assert rows == [
         b'{"decimal": 0.10, "instant": "2026-01-02T03:00:00+00:00", "day": "2026-01-02"}',
         '{"bytes": "/w==", "uuid": "00000000-0000-0000-0000-000000000001", "text": "é\\n"}'.encode(),
@@ -114,6 +114,130 @@ def test_values_that_json_has_no_word_for_become_text_and_decimals_stay_exact() 
         b'{"n": 1}',
         b'{"n": 2}',
     ]
+
+
+def a_run(make: Callable[[], Any]) -> list[Received]:
+    """All that one run gives, to its state."""
+    with closing(DltPoll(make).receive(Reception())) as receiving:
+        parts = [next(receiving)]
+        while parts[-1].cursor is None:
+            parts.append(next(receiving))
+    return parts
+
+
+@dlt.resource
+def columnar() -> Iterator[Any]:
+    """Three times as many rows as a portion has, at once."""
+    yield pa.table({"n": range(3 * PORTION_ROWS)})
+
+
+def all_columnar() -> Any:
+    """The resource."""
+    return columnar()
+
+
+@dlt.resource
+def wide() -> Iterator[Any]:
+    """A few rows that are large."""
+    yield from ({"text": "x" * (PORTION_BYTES // 2)} for _ in range(4))
+
+
+def all_wide() -> Any:
+    """The resource."""
+    return wide()
+
+
+def test_rows_are_handed_on_by_number_by_size_and_however_few_once_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def portions(make: Callable[[], Any]) -> list[int]:
+        return [len(part.rows) for part in a_run(make) if part.rows]
+
+    with monkeypatch.context() as fast:
+        fast.setattr(dlt_runs, "IDLE", 60.0)
+        assert portions(all_columnar) == [PORTION_ROWS] * 3
+        assert portions(all_wide) == [2, 2]
+    monkeypatch.setattr(dlt_runs, "IDLE", 0.0)
+    assert portions(all_wide) == [1, 1, 1, 1]
+
+
+@dlt.resource
+def enormous() -> Iterator[Any]:
+    """A table whose rows take a lot of memory as objects."""
+    yield pa.table({"n": range(300_000)})
+
+
+def all_enormous() -> Any:
+    """The resource."""
+    return enormous()
+
+
+def test_a_table_becomes_rows_a_portion_after_another() -> None:
+    with closing(DltPoll(all_enormous).receive(Reception())) as receiving:
+        next(receiving)
+        tracemalloc.start()
+        try:
+            assert next(receiving).rows
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    megabyte = 2**20
+    assert most < 8 * megabyte
+
+
+@dlt.resource
+def ended(changed: Any = dlt.sources.incremental("changed", initial_value=0, end_value=10)) -> Iterator[Any]:  # noqa: B008
+    """A resource with an end."""
+    yield {"changed": 1}
+
+
+@dlt.transformer(data_from=ended)
+def transformed(row: Any) -> Any:
+    """Rows of another resource."""
+    return {"of": row}
+
+
+def all_ended() -> Any:
+    """The resource."""
+    return ended()
+
+
+def all_transformed() -> Any:
+    """The transformer."""
+    return transformed()
+
+
+def all_hinted() -> Any:
+    """A resource that is given an end where it is used."""
+    return wide().apply_hints(incremental=dlt.sources.incremental("text", initial_value="", end_value="y"))
+
+
+def test_an_incremental_with_an_end_of_which_dlt_keeps_no_state_is_refused() -> None:
+    for make, text in (
+        (all_ended, r"reads 'ended' by 'changed' up to end_value=10, of which dlt keeps no state"),
+        (all_transformed, r"reads 'ended' by 'changed' up to end_value=10, of which dlt keeps no state"),
+        (all_hinted, r"reads 'wide' by 'text' up to end_value='y', .*; leave end_value out"),
+    ):
+        with pytest.raises(ReceiverError, match=text):
+            a_run(make)
+
+
+@dlt.resource
+def ascending(
+    changed: Any = dlt.sources.incremental("changed", initial_value=0, row_order="asc"),  # noqa: B008
+) -> Iterator[Any]:
+    """Ten rows of an API that gives them in order."""
+    yield from ({"changed": n} for n in range(changed.last_value, 10))
+
+
+def ascending_in_parts() -> Any:
+    """The resource, of whose rows a run takes a few."""
+    return ascending().add_limit(3)
+
+
+def test_a_limit_cuts_the_first_run_and_the_next_ones_go_on_behind_it() -> None:
+    rows: list[int] = []
+    with closing(DltPoll(ascending_in_parts, every="1 millisecond").receive(Reception())) as receiving:
+        until(lambda: rows.extend(json.loads(row)["changed"] for row in next(receiving).rows) or 9 in rows, "there")
+    assert rows == [*range(10)]
 
 
 def ids(lake: Lake) -> list[str]:

@@ -17,11 +17,10 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from streaming.base import ReceiverError
-from streaming.sources.receivers.connector import IDLE, Received
+from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_ROWS, Received
 from streaming.sources.receivers.messages import payload_fields, secret
 from streaming.sources.receivers.web import on_one_line
 
-_AT_ONCE = 1_000
 _IN_FLIGHT = 65_535
 """The most messages that MQTT lets a broker hand out without an acknowledgement."""
 _FAILED = 128
@@ -47,6 +46,7 @@ class MqttSession:
         self._envelope = envelope
         self._longest = longest
         self._messages: list[MQTTMessage] = []
+        self._size = 0
         self._unacknowledged = 0
         self._refusal = ""
         self._subscribed = False
@@ -56,7 +56,7 @@ class MqttSession:
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_disconnect = self._on_disconnect
-        self._client.on_message = lambda client, data, message: self._messages.append(message)
+        self._client.on_message = self._on_message
 
     @contextmanager
     def connected(
@@ -109,10 +109,10 @@ class MqttSession:
         if not self._messages:
             self._read(IDLE)
         number = 0
-        while number < len(self._messages) < _AT_ONCE:
+        while number < len(self._messages) < PORTION_ROWS and self._size < PORTION_BYTES:
             number = len(self._messages)
             self._read(0)
-        messages, self._messages = self._messages, []
+        messages, self._messages, self._size = self._messages, [], 0
         if not messages:
             return Received()
         # What was published with QoS 0 takes none of the places.
@@ -143,6 +143,10 @@ class MqttSession:
             return on_one_line(bytes(message.payload))
         told = {"topic": message.topic, **payload_fields(message.payload)}
         return json.dumps(told, ensure_ascii=False).encode()
+
+    def _on_message(self, client: Client, data: Any, message: MQTTMessage) -> None:
+        self._messages.append(message)
+        self._size += len(message.payload)
 
     def _on_connect(self, client: Client, data: Any, flags: Any, code: Any, properties: Any) -> None:
         if code.value >= _FAILED:

@@ -10,10 +10,9 @@ from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 
 from streaming.base import ReceiverError
-from streaming.sources.receivers.connector import IDLE, Received
+from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_ROWS, Received
 from streaming.sources.receivers.web import on_one_line
 
-_AT_ONCE = 1_000
 _CLOSES_WITHIN = 1.0
 
 
@@ -60,8 +59,10 @@ def _portion(connection: ClientConnection) -> Generator[Received, None, None]:
     rows: list[bytes] = []
     try:
         rows.append(on_one_line(connection.recv(IDLE, decode=False)))
-        while len(rows) < _AT_ONCE:
+        size = len(rows[0])
+        while len(rows) < PORTION_ROWS and size < PORTION_BYTES:
             rows.append(on_one_line(connection.recv(0, decode=False)))
+            size += len(rows[-1])
     except TimeoutError:
         yield Received(rows)
     except ConnectionClosed:

@@ -19,6 +19,7 @@ from platform_assets.demo.feeds import free_port
 from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
 from streaming.sources.receivers import Connector, tcp
+from streaming.sources.receivers.connector import PORTION_BYTES
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
@@ -155,6 +156,16 @@ def numbers(asked: Asked) -> Answer:
     number = int(asked.query.get("cursor", 0)) + 1
     rows = [number] if number < 4 else []
     return Answer(json.dumps({"rows": rows, "next": number if rows else None}).encode())
+
+
+def test_large_messages_of_a_websocket_are_handed_on_before_they_are_a_thousand() -> None:
+    largest, number = 900_000, 20
+    with city_server({"BER": ["x" * largest] * number}) as server:
+        sizes: list[int] = []
+        with closing(Websocket(server.url, opening=('{"city": "BER"}',)).receive(Reception())) as receiving:
+            while sum(sizes) < largest * number:
+                sizes.append(sum(map(len, next(receiving).rows)))
+    assert max(sizes) <= PORTION_BYTES + largest
 
 
 def test_a_polled_api_keeps_the_contract() -> None:

@@ -16,6 +16,7 @@ import pytest
 from streaming import Lake, Mqtt, Reception
 from streaming.base.errors import DeclarationError, ReceiverError
 from streaming.sources.receivers import mqtt_session
+from streaming.sources.receivers.connector import PORTION_BYTES
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.mqtt import Broker, broker
 from tests.support.receiving import landed_rows, received, running
@@ -94,6 +95,22 @@ def test_more_messages_wait_for_their_landing_than_a_broker_hands_out_unasked(mo
     payloads = [str(number).encode() for number in range(500)]
     mosquitto.publish("sensors/a", *payloads)
     assert take(connector, 500, lands=False) == payloads
+
+
+@pytest.mark.long
+def test_large_messages_are_handed_on_before_they_are_a_thousand(mosquitto: Broker) -> None:
+    connector = replace(MQTT, port=mosquitto.port)
+    largest, number = 900_000, 20
+    sizes: list[int] = []
+    with closing(connector.receive(Reception())) as receiving:
+        next(receiving)
+        mosquitto.publish("sensors/a", *[b"x" * largest] * number)
+        while sum(sizes) < largest * number:
+            part = next(receiving)
+            sizes.append(sum(map(len, part.rows)))
+            if part.landed is not None:
+                part.landed()
+    assert max(sizes) <= PORTION_BYTES + largest
 
 
 @pytest.mark.long

@@ -169,3 +169,39 @@ def polled_server(answer: Callable[[Asked], Answer]) -> Iterator[PolledServer]:
     finally:
         listening.shutdown()
         listening.server_close()
+
+
+@dataclass
+class Relay:
+    """A port that leads to another one; once `cut` is set nothing comes through, and nobody is told."""
+
+    port: int
+    cut: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def relay(port: int) -> Iterator[Relay]:
+    """A relay to `port` of this machine, for one connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as server:
+        between = Relay(listening.getsockname()[1])
+
+        def carry(source: socket.socket, target: socket.socket) -> None:
+            with suppress(OSError):
+                while content := source.recv(65_536):
+                    if not between.cut.is_set():
+                        target.sendall(content)
+
+        def accept() -> None:
+            client = listening.accept()[0]
+            server.connect(("127.0.0.1", port))
+            back = threading.Thread(target=carry, args=(server, client), daemon=True)
+            back.start()
+            with client:
+                carry(client, server)
+                server.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield between
+        thread.join(20)

@@ -16,6 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import (
     AMQPError,
     ChannelClosedByBroker,
+    ChannelWrongStateError,
     ConnectionClosedByBroker,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
@@ -23,11 +24,20 @@ from pika.exceptions import (
 from pika.spec import Basic, BasicProperties
 
 from streaming.base import ReceiverError
-from streaming.sources.receivers.connector import IDLE, Received
+from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_ROWS, Received
 from streaming.sources.receivers.messages import payload_fields, secret
 from streaming.sources.receivers.web import on_one_line
 
-_AT_ONCE = 1_000
+_HEARTBEAT = 60
+"""Seconds, where a broker proposes none."""
+_UNREADABLE = tuple(
+    f"Stream connection lost: {name}("
+    for name in (
+        *("ValueError", "OverflowError", "UnicodeDecodeError"),
+        *("InvalidFieldTypeException", "UnsupportedAMQPFieldException"),
+    )
+)
+"""The words of the client, Pika, about values in a message that it cannot decode."""
 _OF_STREAM = "x-stream-offset"
 """The header that RabbitMQ gives each message of a stream."""
 
@@ -100,6 +110,8 @@ def _connected(declared: Consumption, access: BrokerAccess) -> BlockingConnectio
                 access.virtual_host,
                 socket_timeout=access.within,
                 stack_timeout=access.within,
+                # Without one, who is cut off from the network would wait for ever.
+                heartbeat=lambda _, proposed: int(proposed) or _HEARTBEAT,
                 client_properties={"connection_name": f"tidemark receiver of {declared.queue}"},
                 **optional,
             )
@@ -116,7 +128,14 @@ def _connected(declared: Consumption, access: BrokerAccess) -> BlockingConnectio
 
 
 def _ended(address: str, error: BaseException) -> ReceiverError:
-    return ReceiverError(f"{address} has ended the connection ({_reason(error)}).")
+    reason = _reason(error)
+    # The client ends the connection then, and keeps of its error the text alone.
+    if reason.startswith(_UNREADABLE):
+        return ReceiverError(
+            f"{address} gives a message whose headers cannot be read ({reason}), and gives it again on each "
+            "connection; take it out of the queue there, and correct its sender."
+        )
+    return ReceiverError(f"{address} has ended the connection ({reason}).")
 
 
 def _reason(error: BaseException) -> str:
@@ -142,6 +161,7 @@ class ConsumedQueue:
         self._connection = connection
         self._channel = channel
         self._messages: list[_Message] = []
+        self._size = 0
         self._unacknowledged = 0
         self._refusal = ""
         channel.add_on_cancel_callback(self._on_cancel)
@@ -156,10 +176,10 @@ class ConsumedQueue:
         if not self._messages:
             self._read(IDLE)
         number = 0
-        while number < len(self._messages) < _AT_ONCE:
+        while number < len(self._messages) < PORTION_ROWS and self._size < PORTION_BYTES:
             number = len(self._messages)
             self._read(0)
-        messages, self._messages = self._messages, []
+        messages, self._messages, self._size = self._messages, [], 0
         if not messages:
             return Received()
         self._unacknowledged += len(messages)
@@ -180,8 +200,11 @@ class ConsumedQueue:
                 for message in messages:
                     if message.row is None:
                         self._channel.basic_nack(message.tag, requeue=False)
-            # Which takes along those before it.
-            self._channel.basic_ack(messages[-1].tag, multiple=True)
+                # A broker closes the channel where a tag is acknowledged that was rejected.
+                messages = [message for message in messages if message.row is not None]
+            if messages:
+                # Which takes along those before it.
+                self._channel.basic_ack(messages[-1].tag, multiple=True)
 
     def _read(self, within: float) -> None:
         try:
@@ -190,6 +213,10 @@ class ConsumedQueue:
             raise _ended(self._declared.address, error) from error
         if self._refusal:
             raise ReceiverError(f"{self._declared.address} {self._refusal}")
+        if self._channel.is_closed:
+            # The client says it only to who waits for an answer on the channel, and keeps the reason to itself.
+            reason = getattr(self._channel, "_closing_reason", None)
+            raise _ended(self._declared.address, reason or ChannelWrongStateError("the channel is closed"))
 
     def _on_message(
         self, channel: BlockingChannel, method: Basic.Deliver, properties: BasicProperties, payload: bytes
@@ -201,6 +228,7 @@ class ConsumedQueue:
             )
         row = None if len(payload) > self._declared.longest else self._row(method, properties, payload)
         self._messages.append(_Message(method.delivery_tag, row))
+        self._size += len(row or b"")
 
     def _on_cancel(self, frame: Any) -> None:
         self._refusal = "gives no more, as its queue was deleted or is moving; declare it again where it is gone."

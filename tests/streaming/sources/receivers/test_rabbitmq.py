@@ -12,17 +12,23 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
+from time import struct_time
 from typing import Any
 
 import pytest
 
-from streaming import Lake, RabbitMq, Reception
+from streaming import Lake, RabbitMq, Received, Reception
 from streaming.base.errors import ReceiverError, StreamingError
+from streaming.sources.receivers import rabbitmq_queue
+from streaming.sources.receivers.connector import PORTION_BYTES
 from streaming.sources.receivers.messages import payload_fields
+from streaming.sources.receivers.rabbitmq_queue import BrokerAccess, Consumption, consuming
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.amqp import Broker, Qpid, RabbitMqServer
 from tests.support.pipelines.queued import PORT, VIRTUAL_HOST
 from tests.support.receiving import landed, landed_rows, received, running
+from tests.support.servers import relay
 from tests.support.services import starting
 from tests.support.waiting import until
 
@@ -179,6 +185,74 @@ def test_rabbitmq_gives_what_is_refused_to_the_dead_letter_exchange(rabbitmq: Ra
     assert envelopes(rabbitmq, RabbitMq("127.0.0.1", "envelope", rabbitmq.port)) == ENVELOPES
     until(lambda: rabbitmq.waiting("too_long") == 1, "in the queue of dead letters")
     assert rabbitmq.waiting("envelope") == 0
+
+
+@pytest.mark.long
+def test_a_message_that_is_refused_alone_holds_up_none_behind_it(rabbitmq: RabbitMqServer) -> None:
+    connector = replace(orders(rabbitmq, "refused"), longest_message=10)
+    rows: list[bytes] = []
+    with closing(connector.receive(Reception())) as receiving:
+        for payload in (b"x" * 11, b"1", b"x" * 12, b"2"):
+            rabbitmq.publish("refused", payload)
+            part = next(part for part in receiving if part.landed is not None)
+            assert part.landed is not None and (len(part.rows), part.refused) in ((1, 0), (0, 1))
+            part.landed()
+            rows += part.rows
+    assert rows == [b"1", b"2"]
+    assert rabbitmq.waiting("refused") == 0
+
+
+def test_large_messages_are_handed_on_before_they_are_a_thousand(qpid: Qpid) -> None:
+    connector = orders(qpid, "large")
+    largest = 1_000_000
+    qpid.publish("large", *[b"x" * largest] * 20)
+    sizes: list[int] = []
+    with closing(connector.receive(Reception())) as receiving:
+        while sum(sizes) < 20 * largest:
+            part = next(receiving)
+            sizes.append(sum(map(len, part.rows)))
+            if part.landed is not None:
+                part.landed()
+    assert max(sizes) <= PORTION_BYTES + 2 * largest
+
+
+def test_a_channel_that_the_broker_closes_is_missed(qpid: Qpid) -> None:
+    connector = orders(qpid, "closed")
+    access = BrokerAccess("127.0.0.1", connector.port_number, connector.virtual_host, None, None, False, None, 10)
+    declared = Consumption(connector.address, "closed", 10, False, 10)
+    with consuming(declared, access) as queue:
+        assert queue.portion() == Received()
+        # Upon which a broker closes the channel.
+        queue._channel._impl.queue_declare("nobody_has_this", passive=True, callback=lambda answer: None)
+        with pytest.raises(ReceiverError, match=r"has ended the connection \(.*nobody_has_this"):
+            until(lambda: queue.portion().rows, "told")
+
+
+class InMilliseconds(datetime):
+    """An instant that a sender writes in milliseconds, where AMQP has seconds."""
+
+    def utctimetuple(self) -> struct_time:
+        return struct_time((1970, 1, 1, 0, 0, int(self.timestamp() * 1_000), 0, 1, 0))
+
+
+def test_a_message_whose_headers_cannot_be_read_is_told(qpid: Qpid) -> None:
+    connector = orders(qpid, "unreadable")
+    qpid.publish("unreadable", b"1", headers={"sent": InMilliseconds(2026, 1, 1, tzinfo=UTC)})
+    text = r"gives a message whose headers cannot be read \(.*year.*\), and gives it again .* correct its sender"
+    with pytest.raises(ReceiverError, match=text):
+        take(connector, 1, lands=True)
+    qpid.delete("unreadable")
+
+
+@pytest.mark.long
+def test_a_broker_behind_a_network_that_is_cut_is_missed(qpid: Qpid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rabbitmq_queue, "_HEARTBEAT", 1)
+    connector = orders(qpid, "cut")
+    with relay(qpid.port) as between, closing(replace(connector, port=between.port).receive(Reception())) as receiving:
+        next(receiving)
+        between.cut.set()
+        with pytest.raises(ReceiverError, match=r"has ended the connection \(.*[Hh]eartbeat"):
+            until(lambda: next(receiving).rows, "told")
 
 
 def test_messages_land_before_they_are_due_once_the_broker_hands_out_no_more(qpid: Qpid, lake: Lake) -> None:

@@ -18,8 +18,7 @@ from docs.examples.table_rows import TableRows
 from platform_assets.demo.feeds import free_port
 from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
-from streaming.sources.receivers import Connector, tcp
-from streaming.sources.receivers.connector import PORTION_BYTES
+from streaming.sources.receivers import Connector, tcp, websocket_client
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
@@ -158,14 +157,16 @@ def numbers(asked: Asked) -> Answer:
     return Answer(json.dumps({"rows": rows, "next": number if rows else None}).encode())
 
 
-def test_large_messages_of_a_websocket_are_handed_on_before_they_are_a_thousand() -> None:
-    largest, number = 900_000, 20
-    with city_server({"BER": ["x" * largest] * number}) as server:
-        sizes: list[int] = []
-        with closing(Websocket(server.url, opening=('{"city": "BER"}',)).receive(Reception())) as receiving:
-            while sum(sizes) < largest * number:
-                sizes.append(sum(map(len, next(receiving).rows)))
-    assert max(sizes) <= PORTION_BYTES + largest
+def test_a_portion_of_a_websocket_ends_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket_client, "PORTION_BYTES", 1)
+    with (
+        city_server({"BER": [str(number) for number in range(100)]}) as server,
+        closing(Websocket(server.url, opening=('{"city": "BER"}',)).receive(Reception())) as receiving,
+    ):
+        numbers: list[int] = []
+        while sum(numbers) < 100:
+            numbers.append(len(next(receiving).rows))
+    assert max(numbers) == 1
 
 
 def test_a_polled_api_keeps_the_contract() -> None:

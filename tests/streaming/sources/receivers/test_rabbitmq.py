@@ -21,7 +21,6 @@ import pytest
 from streaming import Lake, RabbitMq, Received, Reception
 from streaming.base.errors import ReceiverError, StreamingError
 from streaming.sources.receivers import rabbitmq_queue
-from streaming.sources.receivers.connector import PORTION_BYTES
 from streaming.sources.receivers.messages import payload_fields
 from streaming.sources.receivers.rabbitmq_queue import BrokerAccess, Consumption, consuming
 from tests.streaming.sources.receivers.contract import check_connector
@@ -200,20 +199,6 @@ def test_a_message_that_is_refused_alone_holds_up_none_behind_it(rabbitmq: Rabbi
             rows += part.rows
     assert rows == [b"1", b"2"]
     assert rabbitmq.waiting("refused") == 0
-
-
-def test_large_messages_are_handed_on_before_they_are_a_thousand(qpid: Qpid) -> None:
-    connector = orders(qpid, "large")
-    largest = 1_000_000
-    qpid.publish("large", *[b"x" * largest] * 20)
-    sizes: list[int] = []
-    with closing(connector.receive(Reception())) as receiving:
-        while sum(sizes) < 20 * largest:
-            part = next(receiving)
-            sizes.append(sum(map(len, part.rows)))
-            if part.landed is not None:
-                part.landed()
-    assert max(sizes) <= PORTION_BYTES + 2 * largest
 
 
 def test_a_channel_that_the_broker_closes_is_missed(qpid: Qpid) -> None:

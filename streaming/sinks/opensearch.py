@@ -209,7 +209,7 @@ def _lines(operation: str, about: Mapping[str, Any], document: bytes | None = No
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one action; `kind` and `reason` are empty where it was done."""
+    """The outcome of one action; `kind` and `reason` are empty where it was done."""
 
     status: int
     kind: str

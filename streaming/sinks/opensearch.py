@@ -54,7 +54,7 @@ _ABOUT_ROWS = ("mapper_parsing_exception", "strict_dynamic_mapping_exception")
 _ABOUT_EITHER = "illegal_argument_exception"
 _ABOUT_INDEX = ("no write index", "data stream", "pipeline with id")
 _ABOUT_ONE_ROW = "immense term"
-"""Of `illegal_argument_exception`, which says everything: words about the index, and about one row alone."""
+"""Words of `illegal_argument_exception` about the index, and about one row alone; its kind says neither."""
 
 
 @dataclass(frozen=True)

@@ -297,8 +297,8 @@ def test_followers_of_what_would_change_are_named_at_any_depth(spark: SparkSessi
     assert [each.table for each in preview.effects] == ["minutes", "versions", "revenue"]
     assert [str(each) for each in preview.followers] == [
         "stream by_minute of pipeline shop follows minutes, and is told of each change",
-        "SQL view rich of pipeline shop follows revenue, and is told of each change",
         "keyed function bought of pipeline shop looks up versions, which rows from then on see changed",
+        "SQL view rich of pipeline shop follows revenue, and is told of each change",
         "delivery told of pipeline shop follows hours, and is told of each change",
     ]
 

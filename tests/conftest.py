@@ -167,22 +167,19 @@ def _leave_out_but_one(items: list[pytest.Item]) -> None:
 
 
 def _keep_to_time(items: list[pytest.Item]) -> None:
-    """Of a file whose tests take longer than a file may, a share is drawn each time; others are marked `long`."""
+    """Files that take longer than a file may are drawn each time, as often as there is time; others are `long`."""
     files: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if not item.get_closest_marker("long"):
-            files[_file(item)].append(item)
+        files[_file(item)].append(item)
     for file, of_file in files.items():
-        share = durations.share(file)
         # Laws are the product, and lints are of all other files.
-        if share < 1 and "/" in file and not file.startswith("laws/"):
+        always = "/" not in file or file.startswith("laws/")
+        # All or none: most of the time goes into what the tests of a file share.
+        if not always and seeds.draws("time", file).random() >= durations.share(file):
             slow = [item for item in of_file if _kind(item) < _PURE] or of_file
-            tests = [item for item in slow if not _GOLDEN.match(item.name)]
-            drawn = seeds.draws("time", file)
-            # Of a single test, or of a remainder, the share is how often it is drawn.
-            number = int(len(tests) * share + drawn.random())
-            for item in drawn.sample(tests, len(tests) - number):
-                item.add_marker("long")
+            for item in slow:
+                if not _GOLDEN.match(item.name):
+                    item.add_marker("long")
 
 
 def _file(item: pytest.Item) -> str:

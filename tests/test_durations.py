@@ -34,8 +34,8 @@ def forgotten() -> Iterator[None]:
     durations.expected.cache_clear()
 
 
-@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (5.0, 1.0), (10.0, 0.5), (50.0, 0.1)])
-def test_of_a_file_that_takes_longer_than_it_may_a_share_runs(
+@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (6.0, 1.0), (12.0, 0.5), (600.0, 0.2)])
+def test_a_file_that_takes_longer_than_it_may_has_its_turn_in_a_share_of_runs(
     seconds: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(durations, "recorded", lambda: {"streaming/test_clocks.py": seconds})

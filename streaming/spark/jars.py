@@ -301,9 +301,9 @@ def _resolve(
 ) -> dict[tuple[str, ...], list[Path]]:
     """Where Spark's resolver put the jars of each entry; of an entry's coordinates the first one that can be had.
 
-    An entry of which none can be had is tried again, since a repository may be busy for a moment. `folder` is where the
-    jars will be kept, for error texts. `without` names dependencies, as `group:artifact`, that are left
-    out.
+    An entry of which none can be had is tried again, since a repository may be busy for a moment; from then on
+    repositories alone are asked. `folder` is where the jars will be kept, for error texts. `without` names
+    dependencies, as `group:artifact`, that are left out.
 
     Raises:
         JarError: none of an entry's coordinates can be had.
@@ -327,6 +327,7 @@ def _resolve(
                 retry=retry_if_exception_type(JarError),
                 stop=stop_after_attempt(_ATTEMPTS),
                 wait=wait_exponential(multiplier=2),
+                before_sleep=lambda attempt: _leave_the_users_folders(gateway, scratch),
                 reraise=True,
             )
             return {
@@ -337,6 +338,13 @@ def _resolve(
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait()
+
+
+def _leave_the_users_folders(gateway: Any, scratch: Path) -> None:
+    # Maven keeps the description of much without the jar below the user's home, where Ivy looks first and not further.
+    system = gateway.jvm.java.lang.System
+    system.setProperty("user.home", str(scratch))
+    system.setProperty("spark.jars.ivy", str(scratch / "ivy-of-repositories"))
 
 
 def _first(

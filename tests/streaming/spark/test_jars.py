@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -22,6 +24,13 @@ NAMES = [
     "delta-storage-4.4.0.jar",
     "hadoop-bare-naked-local-fs-0.1.0.jar",
 ]
+
+
+OWN = JarGroup("one", "nothing", (("org.example:own:1.0",),))
+POM = (
+    b"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
+    b"<artifactId>own</artifactId><version>1.0</version></project>"
+)
 
 
 @pytest.fixture
@@ -58,6 +67,42 @@ def with_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resolver: str
     )
     (conf / "spark-defaults.conf").write_text(f"spark.jars.ivySettings {settings}\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+
+
+@contextmanager
+def repository(tmp_path: Path, busy: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """A Maven repository with the jar of `OWN`, which it refuses once where it is `busy`.
+
+    Its address, and the names of the files that it was asked for.
+    """
+    put_jars(tmp_path / "there", "own-1.0.jar")
+    bodies = {"own-1.0.jar": (tmp_path / "there" / "own-1.0.jar").read_bytes(), "own-1.0.pom": POM}
+    asked: list[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.rpartition("/")[2]
+            asked.append(name)
+            if busy and name == "own-1.0.jar" and asked.count(name) == 1:
+                self.send_error(503)
+            elif name in bodies:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(bodies[name])))
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(bodies[name])
+            else:
+                self.send_error(404)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", asked
+        server.shutdown()
 
 
 def test_the_projects_jars_are_there_in_the_order_of_their_coordinates() -> None:
@@ -129,46 +174,26 @@ def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
 def test_a_repository_that_is_busy_for_a_moment_is_asked_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-
-    class Busy(BaseHTTPRequestHandler):
-        """A Maven repository of one jar, whose first download it refuses."""
-
-        def do_GET(self) -> None:
-            asked.append(self.path.rpartition("/")[2])
-            if asked.count("own-1.0.jar") == 1 and asked[-1] == "own-1.0.jar":
-                self.send_error(503)
-            elif asked[-1] in bodies:
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(bodies[asked[-1]])))
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(bodies[asked[-1]])
-            else:
-                self.send_error(404)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    put_jars(tmp_path / "there", "own-1.0.jar")
-    bodies = {
-        "own-1.0.jar": (tmp_path / "there" / "own-1.0.jar").read_bytes(),
-        "own-1.0.pom": b"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
-        b"<artifactId>own</artifactId><version>1.0</version></project>",
-    }
-    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as repository:
-        Thread(target=repository.serve_forever, daemon=True).start()
-        with_settings(
-            tmp_path,
-            monkeypatch,
-            f'<ibiblio name="chosen" m2compatible="true" root="http://127.0.0.1:{repository.server_port}/"/>',
-        )
-        [jar] = jars_of(JarGroup("one", "nothing", (("org.example:own:1.0",),)))
-        repository.shutdown()
-    assert jar.read_bytes() == bodies["own-1.0.jar"]
+    with repository(tmp_path, busy=True) as (address, asked):
+        with_settings(tmp_path, monkeypatch, f'<ibiblio name="chosen" m2compatible="true" root="{address}"/>')
+        [jar] = jars_of(OWN)
+    assert zipfile.is_zipfile(jar)
     assert asked.count("own-1.0.jar") > 1
+
+
+@pytest.mark.processes
+def test_a_description_without_its_jar_among_mavens_own_files_is_not_in_the_way(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = tmp_path / "home" / ".m2" / "repository" / "org" / "example" / "own" / "1.0"
+    described.mkdir(parents=True)
+    (described / "own-1.0.pom").write_bytes(POM)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Duser.home={tmp_path / 'home'}")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with repository(tmp_path) as (address, _):
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.jars.repositories {address}\n")
+        [jar] = jars_of(OWN)
+    assert zipfile.is_zipfile(jar)
 
 
 def test_a_folder_that_cannot_be_made_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

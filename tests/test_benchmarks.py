@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.processes import code_of, cpu_seconds, family, until
+from streaming.declare import broken_modules, declared_pipelines
 
 
 def test_a_version_that_is_measured_runs_its_own_code_wherever_it_is_started(tmp_path: Path) -> None:
@@ -28,6 +30,12 @@ def test_a_version_that_is_measured_runs_its_own_code_wherever_it_is_started(tmp
         check=True,
     )
     assert process.stdout.strip() == "measured"
+
+
+def test_no_pipeline_of_the_benchmarks_keeps_another_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_PIPELINES", "benchmarks.pipelines")
+    assert broken_modules() == ()
+    assert {"live", "live_view", "live_joins", "live_alerts", "daily"} <= set(declared_pipelines())
 
 
 def _busy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

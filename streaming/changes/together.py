@@ -147,9 +147,11 @@ def _point_of(lake: Lake, operator: Operator) -> _Point | None:
     if at.of_generation != generation_of(own) or ChangePosition.of(current).revision != at.revision:
         return None
     try:
-        seen = own if at.first == own.version() else delta.opened(lake.table(operator), at.first)
+        seen = own if at.first == own.version() else delta.open_table(lake.table(operator), at.first)
     except DeltaError:
         # Its entry was cleaned away since; the next look is at a newer one.
+        return None
+    if seen is None:
         return None
     through = Progress.of(operator, seen).through
     if operator.allowed_lateness is not None and {at.updates} != {*through.values()}:

@@ -111,10 +111,11 @@ class Cuts:
 
     def _revision(self, operator: Operator, number: int, version: int) -> Iterator[Revision]:
         try:
-            table = delta.opened(self._lake.table(operator), version)
+            table = delta.open_table(self._lake.table(operator), version)
         except DeltaError:
             return
-        yield Revision(number, cut_of(operator, table))
+        if table is not None:
+            yield Revision(number, cut_of(operator, table))
 
 
 def cut_of(operator: Operator, table: DeltaTable) -> dict[str, int]:

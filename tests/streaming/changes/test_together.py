@@ -23,6 +23,7 @@ from streaming.service.run import Run
 from streaming.tables import Manifest
 from tests.support.delivering import by_id, reading, readings
 from tests.support.instants import NOW
+from tests.support.publishing import unpublish
 from tests.support.runs import run
 from tidemark import read
 from tidemark.testing import correct
@@ -63,6 +64,13 @@ def test_a_run_ends_with_versions_that_belong_together(spark: SparkSession, lake
     assert manifest(lake).through == {"readings": 1}
     assert Counter(row["id"] for row in rows_at(lake, "readings/log") if row["id"]) == {"a": 3, "b": 2}
     assert len(rows_at(lake, "readings/kept")) == 5
+
+
+def test_tables_in_which_nothing_is_published_yet_belong_to_nothing(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, SHOP, FIRST)
+    before = manifest(lake)
+    unpublish(lake, by_id)
+    assert note_together(lake, SHOP) == before
 
 
 @pytest.mark.long

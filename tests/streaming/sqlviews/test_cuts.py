@@ -16,8 +16,9 @@ from streaming.changes import Publishing
 from streaming.operations.cuts import recomputed
 from streaming.operators.runtime import frame, runtime_of
 from streaming.service.run import Run
-from streaming.sqlviews.cuts import Cut, Revision, agreed
+from streaming.sqlviews.cuts import Cut, Cuts, Revision, agreed
 from tests.support.instants import NOW, at
+from tests.support.publishing import unpublish
 from tests.support.runs import run
 from tests.support.seeds import draws
 from tidemark.testing import land_all
@@ -141,6 +142,17 @@ def order(id: int, amount: int) -> dict[str, Any]:
 
 def rows(spark: SparkSession, lake: Lake, view: View) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame(spark, lake, view).select(*view.columns).collect())
+
+
+def test_a_view_waits_for_another_whose_tables_are_there_and_whose_first_rows_are_not(
+    spark: SparkSession, lake: Lake
+) -> None:
+    pipeline = Pipeline(ORDERS, (OF_ALL,))
+    run(spark, lake, pipeline, [order(1, 10)])
+    unpublish(lake, OF_ALL)
+    assert Cuts(lake, SHARES).newest({}, {}) is None
+    Publishing(lake, OF_ALL).publish(spark)
+    assert Cuts(lake, SHARES).newest({}, {}) == Cut({"of_all": 0}, {"orders": 0})
 
 
 def test_a_view_takes_a_stream_no_further_than_the_view_that_it_reads_beside_it(

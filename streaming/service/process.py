@@ -14,10 +14,12 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from typing import NoReturn
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.base import (
@@ -158,12 +160,13 @@ class StreamProcess:
                 error=outside or _first_line(raised),
                 final=outside is None and isinstance(raised, _FINAL),
                 outside=outside is not None,
-            )
+            ),
+            "" if outside else _where_raised(raised),
         )
 
-    def _last_words(self, words: LastWords) -> None:
+    def _last_words(self, words: LastWords, where: str = "") -> None:
         query, _, batch = words.batch.removeprefix(f"{self._pipeline.name}.").rpartition(" ")
-        _log.error("%s", words.error, extra={"query": query, "batch": int(batch)} if batch else None)
+        _log.error("%s%s", words.error, where, extra={"query": query, "batch": int(batch)} if batch else None)
         # Through a pipe: on a disk that is full no file would take them.
         os.write(self._last_words_to, words.model_dump_json().encode())
 
@@ -200,6 +203,16 @@ def _first_line(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString()).splitlines()[0]
     return f"{type(error).__name__}: {text.splitlines()[0]}"
+
+
+def _where_raised(error: BaseException) -> str:
+    """The lines of code that an error passed which nobody foresaw; empty for others, whose text says what to do.
+
+    Without its text, which may quote a row.
+    """
+    if isinstance(error, StreamingError | Py4JError | PySparkException):
+        return ""
+    return "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
 
 
 def _jvm_exit(spark: SparkSession | None, wait: float = 0.0) -> int | None:

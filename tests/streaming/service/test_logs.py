@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,6 +61,38 @@ def test_o18_every_line_names_pipeline_run_and_batch_and_none_is_of_a_record(
     assert spark and {(line["query"], line["batch"]) for line in spark} == {("log", 1)}
     assert all("FAILED_READ_FILE" in line["trace"] for line in spark)
     assert len(lines) < 100
+
+
+@pytest.mark.processes
+def test_an_error_that_nobody_foresaw_is_told_with_the_lines_of_code_and_without_a_row(tmp_path: Path) -> None:
+    script = tmp_path / "process.py"
+    script.write_text(
+        """
+import os, sys
+from streaming import Ascending, Files, Json, Lake, Pipeline, Settings, Stream
+from streaming.service.logs import configure_logs
+from streaming.service.process import StreamProcess
+
+class Odd(Files):
+    @property
+    def jars(self):
+        raise KeyError(row)
+
+row = "two\\nlines"
+stream = Stream(name="odd", source=Odd("landing"), format=Json("at timestamp"), event_time="at", clock=Ascending())
+configure_logs(Settings(), "odd")
+nowhere = os.open(os.devnull, os.O_WRONLY)
+sys.exit(StreamProcess(Lake(sys.argv[1]), Pipeline(stream), os.getppid(), nowhere, nowhere).run())
+"""
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "lake")], capture_output=True, text=True, check=False
+    )
+    told, *frames = ended.stderr.splitlines()
+    assert ended.returncode == 1
+    assert told.endswith(r"KeyError: 'two\nlines'")
+    assert f'      File "{script}", line 10, in jars' in frames
+    assert all(line.startswith("    ") for line in frames) and "two" not in "".join(frames)
 
 
 def test_o18_outside_a_batch_there_is_none_and_a_run_is_that_of_the_thread() -> None:

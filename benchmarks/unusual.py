@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from math import cos, pi, sqrt
 
@@ -111,7 +111,7 @@ def told(series: Series, rule: Usual) -> set[datetime]:
     for day in range(7):
         as_of = END - timedelta(days=6 - day)
         found |= _told(series.rows, rule, as_of, empty=0.0, counts=True)
-        found |= _told(series.null_share, Usual(rule.weeks, rule.minimum, rule.factor, least=0.02), as_of)
+        found |= _told(series.null_share, replace(rule, least=0.02), as_of)
         found |= _told(series.mean, rule, as_of)
     return found
 

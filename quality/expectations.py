@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from quality.errors import SuiteError
 from streaming.base import interval
-from streaming.declare import Usual
+from streaming.declare import Usual, usual_of
 
 QUERY = "UnexpectedRowsExpectation"
 USUAL = "usual"
@@ -127,31 +126,24 @@ def fresh(
 
 def usual(
     name: str,
-    value: str = "count(*)",
+    rule: Usual | str = "count(*)",
     *,
     time: str = "window_start",
     clock: str | None = None,
-    weeks: int = 8,
-    minimum: int = 4,
-    factor: float = 3.5,
-    last: str = "1 day",
-    least: float = 0.0,
-    holidays: Sequence[date] = (),
     level: Level = "warn",
 ) -> Expectation:
-    """No hour of the `last` day is unusual by the same hours of the `weeks` before; `Usual` says what that is.
+    """No hour of `time` is unusual by the rule, over those that it judges; `"avg(amount)"` is short for such a `Usual`.
 
-    `value` is an SQL aggregate over the rows of an hour of `time`: `count(*)`, `avg(amount)`, or
-    `count_if(amount is null) / count(*)`. An hour without rows counts 0 rows, and has no other value. Hours are judged
-    that are over by the SQL aggregate `clock`, which is the greatest `time` where it is left out, so that a version of
-    the table is judged as it was, whenever that is. While there is too little history, it passes and says so.
+    Hours are judged that are over by the SQL aggregate `clock`, which is the greatest `time` where it is left out, so
+    that a version of the table is judged as it was, whenever that is. While there is too little history, it passes and
+    says so.
 
     Raises:
         DeclarationError: as `Usual`.
     """
-    rule = Usual(weeks, minimum, factor, last, least, tuple(holidays))
+    rule = usual_of(rule)
     arguments = {
-        "value": value,
+        "value": rule.value,
         "time": time,
         "clock": clock or f"max({time})",
         "weeks": rule.weeks,
@@ -161,7 +153,7 @@ def usual(
         "least": rule.least,
         "holidays": [day.isoformat() for day in rule.holidays],
     }
-    meaning = f"{value} of each hour of the last {last} is as in the {weeks} weeks before"
+    meaning = f"{rule.value} of each hour of the last {rule.last} is as in the {rule.weeks} weeks before"
     return Expectation(name, meaning, USUAL, arguments, level)
 
 

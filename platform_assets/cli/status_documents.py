@@ -111,8 +111,13 @@ class ValuesDocument(BaseModel):
 
 
 class UnusualHourDocument(BaseModel):
-    """An hour that began `at` and took in `value` rows; usual are the `median` of weeks before, and `low` to `high`."""
+    """An hour that began `at`, by `aggregate` of a stream or view: its `value`, and the `median` of the weeks before.
 
+    Usual would have been a value from `low` to `high`.
+    """
+
+    of: str
+    aggregate: str
     at: datetime
     value: float
     median: float
@@ -126,7 +131,7 @@ class ProcessDocument(BaseModel):
     `slow`: batches take longer than their trigger interval. `watermark` is the least of `watermarks`, which are by
     stream. `catch_up_seconds`: the time until nothing waits in the sources at the present rate; null where the backlog
     does not shrink. `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`,
-    and `unusual` is the last hour, if it took in more or fewer rows than usual.
+    and `unusual` the last hours of streams and views that are unusual by the rules of the limits.
     """
 
     pid: int

@@ -31,6 +31,7 @@ _WRITE = {
     "Source": "a source, such as Files('landing/orders')",
     "Stream": "the stream itself",
     "Subscriptions": "Subscriptions(of=..., column=...)",
+    "Usual": "rules, such as Usual('avg(amount)')",
     "Target": "a target, such as JsonLines('exports/orders')",
     "Window": "a window, such as Tumbling('1 hour')",
     "WindowFunction": "WindowFunction(apply, returns='low double')",

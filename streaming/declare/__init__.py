@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from streaming.declare.sql_view import View
     from streaming.declare.stream import Stream, epoch_millis
     from streaming.declare.two_sided import TwoSided
-    from streaming.declare.usual import Usual
+    from streaming.declare.usual import HourlySum, Usual, usual_of
     from streaming.declare.window_joined import WindowJoined
     from streaming.declare.windowed import Windowed
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from streaming.base import DeclarationError, interval
+from streaming.base import DeclarationError, interval, settle
 from streaming.declare.usual import Usual
 
 
@@ -17,8 +18,11 @@ class Limits:
     or another operator may be more than one batch behind its logs. `target_away_for`: how long a
     delivery may wait for its target. `source_away_for`: how long a receiver may be without its source.
     `watermark_skew`: how far apart the watermarks of streams may be that are joined.
-    `usual_rows`, such as `Usual(weeks=4, minimum=3)`: the rows of an hour are held against those of the same hour of
-    the weeks before, as far as the table `progress` has them, which is a month; nothing is asked unless it is given.
+    `usual`, such as `{"orders": (Usual(weeks=4, minimum=3), Usual("avg(amount)"))}`, has rules by the names of streams
+    and of views over windows: each hour is held against the same hour of the weeks before. `count(*)` of a stream are
+    the rows that came in that hour, as far as the table `progress` has them, which is a month. `sum(column)`,
+    `avg(column)`, `count_if(column is null) / count(*)`, and `count(*)` of a view, are of the valid rows of its log, or
+    the first results of the view, of an hour that its watermark has passed.
     `failures_told_for`: how long after a row without an answer an enrichment is told of.
 
     Raises:
@@ -33,9 +37,10 @@ class Limits:
     source_away_for: str | None = "5 minutes"
     watermark_skew: str | None = "1 hour"
     failures_told_for: str | None = "10 minutes"
-    usual_rows: Usual | None = None
+    usual: Mapping[str, tuple[Usual, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        settle(self, "the limits")
         away = (self.target_away_for, self.source_away_for, self.failures_told_for)
         behind = (self.backlog_grows_for, self.view_behind_for)
         for length in (self.watermark_stands_for, *behind, *away, self.watermark_skew):

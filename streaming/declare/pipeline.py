@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from streaming.base import DeclarationError, check_name, check_type, interval
+from streaming.base import EPOCH, DeclarationError, check_name, check_type, interval
 from streaming.declare.delivery import Delivery
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
@@ -13,6 +13,7 @@ from streaming.declare.over_windows import OverWindows
 from streaming.declare.receiver import Receiver
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream, check_folder
+from streaming.declare.usual import check_usual
 from streaming.declare.windowed import Windowed
 from streaming.lake import OF_KEYS
 
@@ -127,6 +128,9 @@ class Pipeline:
         self._check_tables()
         _check_deliveries(self.name, self.streams, self.operators, self.deliveries)
         _check_receivers(self.name, self.streams, self.operators, self.deliveries, self.receivers)
+        of_windows = [each for each in self.operators if each.first_begin(EPOCH) is not None]
+        columns = {each.name: {column.name: column.type for column in each.columns_of()} for each in of_windows}
+        check_usual(self.name, self.limits.usual, {**{each.name: each.types for each in self.streams}, **columns})
 
     def _check_reads(self) -> None:
         for operator in self.operators:

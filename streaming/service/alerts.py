@@ -19,7 +19,7 @@ AlertName = Literal[
     "stream_is_up",
     "stream_watermark_moves",
     "stream_is_fresh",
-    "stream_rows_are_usual",
+    "stream_is_usual",
     "stream_rejects_few",
     "stream_backlog_shrinks",
     "stream_views_follow",
@@ -33,7 +33,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_is_up": "The stream has not failed, and its supervisor is there.",
     "stream_watermark_moves": "The watermark has moved lately, so windows close.",
     "stream_is_fresh": "Streams and views are as young as `fresh_within` says, and so is each value it names.",
-    "stream_rows_are_usual": "As many rows came in the last hour as in that hour of the weeks before.",
+    "stream_is_usual": "The last hour is as that hour of the weeks before: its rows, sums, means and shares of nulls.",
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
     "stream_views_follow": "Every view follows its log.",
@@ -85,10 +85,10 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
     yield _freshness(overview, process, now)
     unusual = "; ".join(map(str, process.unusual))
     yield AlertStatus(
-        "stream_rows_are_usual",
-        limits.usual_rows is None or not unusual,
+        "stream_is_usual",
+        not unusual,
         unusual or "nothing unusual was seen",
-        {} if limits.usual_rows is None else {"unusual_hours": len(process.unusual)},
+        {"unusual_hours": len(process.unusual)} if limits.usual else {},
     )
     yield AlertStatus(
         "stream_rejects_few",

@@ -99,8 +99,8 @@ def read_progress(lake: Lake, pipeline: Named, since: datetime) -> list[Measure]
     return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
 
 
-def rows_by_hour(lake: Lake, pipeline: Named, since: datetime) -> dict[datetime, float]:
-    """The rows that all logs of a pipeline took in, by the begin of the hour in which a batch ended, from `since` on.
+def rows_by_hour(lake: Lake, pipeline: Named, query: str, since: datetime) -> dict[datetime, float]:
+    """The rows that the `query` of a log took in, by the begin of the hour in which a batch ended, from `since` on.
 
     An hour without a batch is missing.
     """
@@ -108,10 +108,9 @@ def rows_by_hour(lake: Lake, pipeline: Named, since: datetime) -> dict[datetime,
     if table is None:
         return {}
     since_day = [("_day", ">=", since.date())]
-    measures = delta.contents(table, since_day, ["ended", "rows", "number"])
-    # Steps of operators and deliveries have no number of a batch.
-    of_logs = measures.filter(pc.and_(pc.is_valid(measures["number"]), pc.greater_equal(measures["ended"], since)))
-    hours = pa.table({"hour": pc.floor_temporal(of_logs["ended"], unit="hour"), "rows": of_logs["rows"]})
+    measures = delta.contents(table, since_day, ["query", "ended", "rows"])
+    of_log = measures.filter(pc.and_(pc.equal(measures["query"], query), pc.greater_equal(measures["ended"], since)))
+    hours = pa.table({"hour": pc.floor_temporal(of_log["ended"], unit="hour"), "rows": of_log["rows"]})
     sums = hours.group_by("hour").aggregate([("rows", "sum")])
     return dict(zip(sums["hour"].to_pylist(), map(float, sums["rows_sum"].to_pylist()), strict=True))
 

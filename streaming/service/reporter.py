@@ -19,7 +19,7 @@ from streaming.service.query_errors import ingest_query
 from streaming.service.repeated import Repeated
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus, QueryStatus
-from streaming.service.usual import RowsByHour
+from streaming.service.usual import UnusualHours
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
 
@@ -121,7 +121,7 @@ class Reporter:
             stream.name: stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams
         }
         self._values = ValueCounts(lake, pipeline)
-        self._hours = RowsByHour(lake, pipeline)
+        self._hours = UnusualHours(lake, pipeline)
         self._counts: dict[str, Any] = {}
         self._shrinks: CatchUp | None = None
         self._recent: deque[Measure] = deque()
@@ -230,13 +230,14 @@ class Reporter:
         grows_since = before.get("backlog_grows_since") or (now if items > items_before else None)
         shrinks = CatchUp(now, items, now, items) if self._shrinks is None else self._shrinks.counted(now, items)
         self._shrinks = shrinks
+        of_operators = {name: query.watermark for name, query in self._status.queries.items()}
         self._counts = {
             "backlog": backlog,
             "backlog_grows_since": None if items < items_before else grows_since,
             "catch_up_seconds": shrinks.seconds,
             "memory_bytes": _memory(),
             "values": self._values.at(now),
-            "unusual": self._hours.unusual(now),
+            "unusual": self._hours.told(now, {**of_operators, **self._run.watermarks}),
         }
 
 

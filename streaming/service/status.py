@@ -79,8 +79,13 @@ class ValuesStatus(_File):
 
 
 class UnusualHour(_File):
-    """An hour that began `at`: its value, and what would have been usual: the median, and the bounds around it."""
+    """An hour that began `at`: its value, and what would have been usual: the median, and the bounds around it.
 
+    `of` is the stream or view, and `aggregate` what its value is, where a running stream was asked.
+    """
+
+    of: str = ""
+    aggregate: str = ""
     at: datetime
     value: float
     median: float
@@ -88,8 +93,9 @@ class UnusualHour(_File):
     high: float
 
     def __str__(self) -> str:
+        named = f"{self.aggregate} of {self.of!r} at " if self.of else ""
         usually = f"usually {self.median:,.4g} ({self.low:,.4g} to {self.high:,.4g})"
-        return f"{self.at:%Y-%m-%d %H:%M}: {self.value:,.4g}, {usually}"
+        return f"{named}{self.at:%Y-%m-%d %H:%M}: {self.value:,.4g}, {usually}"
 
 
 class ProcessStatus(_File):
@@ -100,7 +106,7 @@ class ProcessStatus(_File):
     and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then;
     `catch_up_seconds`: until nothing waits, if it goes on to shrink as it does, null where it does not. `slow`: batches
     have been outlasting their trigger interval. `watermark` is the least of `watermarks`, once all streams have one.
-    `unusual` is the last hour, if it took in more or fewer rows than usual, where the limits ask for that.
+    `unusual` is the last hour of each stream and view, where it is unusual by the rules of the limits.
     `values` are those that `fresh_within` asks for one by one, by table, such as `rides/log`.
     """
 

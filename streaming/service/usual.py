@@ -6,17 +6,23 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from math import pi, sqrt
+from math import isfinite, pi, sqrt
 from statistics import median
 
-from streaming.base import interval
-from streaming.declare import Pipeline, Usual
+import pyarrow as pa
+
+from streaming.base import DAY, interval, pc
+from streaming.declare import HourlySum, Operator, Pipeline, Stream, Usual
 from streaming.lake import Lake
 from streaming.service.progress_table import rows_by_hour
+from streaming.service.query_errors import ingest_query
 from streaming.service.status import UnusualHour
+from streaming.tables import Between, delta, files_added, files_between, read_added
 
 HOUR, WEEK = timedelta(hours=1), timedelta(weeks=1)
 _WRITTEN_AFTER = timedelta(minutes=1)
+_INSTANT = pa.timestamp("us", "UTC")
+_FILES_AT_ONCE = 32
 _OF_NORMAL = 1.4826
 """1 / 0.6745: the standard deviation of a normal distribution, by its median absolute deviation."""
 
@@ -37,7 +43,7 @@ def judge_hours(
     `hours` has the value of each hour by its begin. One that it lacks, after its first, has the value `empty`; without
     that it is no hour. `counts`: values are numbers of rows.
     """
-    end = as_of.replace(minute=0, second=0, microsecond=0)
+    end = _hour(as_of)
     begin = end - max(HOUR, interval(rule.last) // HOUR * HOUR)
     first = min(hours, default=end)
     medians, spread_of = _learnt(
@@ -58,25 +64,204 @@ def judge_hours(
     return JudgedHours(judged, tuple(unusual))
 
 
-class RowsByHour:
-    """The rows of the last hour of a pipeline against those of the weeks before, looked at once in each hour."""
+class UnusualHours:
+    """The last hour of each stream and view for which the limits have rules, judged once when it is over."""
 
     def __init__(self, lake: Lake, pipeline: Pipeline) -> None:
-        self._lake = lake
-        self._pipeline = pipeline
-        self._looked: datetime | None = None
-        self._unusual: tuple[UnusualHour, ...] = ()
+        self._watched = [
+            _Watched(hours, rules)
+            for name, every in pipeline.limits.usual.items()
+            for hours, rules in _hours_of(lake, pipeline, name, every)
+            if rules
+        ]
 
-    def unusual(self, now: datetime) -> tuple[UnusualHour, ...]:
-        """The last hour that was over before `now`, if it was unusual; nothing where the limits do not ask."""
-        rule, hour = self._pipeline.limits.usual_rows, now.replace(minute=0, second=0, microsecond=0)
+    def told(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> tuple[UnusualHour, ...]:
+        """The hours that were the last ones to be over, by `now` or by the watermarks, and are unusual.
+
+        `watermarks` are those of streams, and of operators as far as they have followed theirs, by name.
+        """
+        for each in self._watched:
+            each.look(now, watermarks)
+        return tuple(hour for each in self._watched for hour in each.unusual)
+
+
+class _Watched:
+    """The hours of something, the rules that they are judged by, and what was `unusual` in the last one."""
+
+    def __init__(self, hours: _Arrivals | _Stored, rules: tuple[Usual, ...]) -> None:
+        self._hours = hours
+        self._rules = rules
+        self._over: datetime | None = None
+        self.unusual: tuple[UnusualHour, ...] = ()
+
+    def look(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> None:
+        """Judge the last hour that is over, unless that was done."""
+        over = self._hours.over(now, watermarks)
+        if over is None or over == self._over:
+            return
+        self._hours.read(over - max(rule.weeks for rule in self._rules) * WEEK - HOUR, over)
+        self.unusual = tuple(hour for rule in self._rules for hour in self._judged(rule, over))
+        self._over = over
+
+    def _judged(self, rule: Usual, over: datetime) -> Iterator[UnusualHour]:
+        asked = _asked(rule)
+        counts = asked.kind == "rows"
+        judged = judge_hours(
+            self._hours.values(asked), replace(rule, last="1 hour"), over, empty=0.0 if counts else None, counts=counts
+        )
+        for hour in judged.unusual:
+            yield hour.model_copy(update={"of": self._hours.name, "aggregate": rule.value})
+
+
+class _Arrivals:
+    """The rows of a stream by the hour in which they came, of the table `progress`."""
+
+    def __init__(self, lake: Lake, pipeline: Pipeline, stream: Stream) -> None:
+        self.name = stream.name
+        self._query = ingest_query(pipeline, stream)
+        self._pipeline = pipeline
+        self._lake = lake
+        self._rows: dict[datetime, float] = {}
+
+    def over(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> datetime | None:
+        """The end of the last hour of which everything is in the table."""
+        del watermarks
         # What has ended is in the table half a minute later at the latest.
-        if rule is None or hour == self._looked or now - hour < _WRITTEN_AFTER:
-            return self._unusual
-        hours = rows_by_hour(self._lake, self._pipeline, hour - rule.weeks * WEEK - timedelta(days=1))
-        judged = judge_hours(hours, replace(rule, last="1 hour"), hour, empty=0.0, counts=True)
-        self._looked, self._unusual = hour, judged.unusual
-        return self._unusual
+        return _hour(now - _WRITTEN_AFTER)
+
+    def read(self, begin: datetime, end: datetime) -> None:
+        """Take note of the hours from `begin` on."""
+        del end
+        self._rows = rows_by_hour(self._lake, self._pipeline, self._query, begin)
+
+    def values(self, asked: HourlySum) -> dict[datetime, float]:
+        """The rows of each hour that had a batch."""
+        del asked
+        return self._rows
+
+
+class _Stored:
+    """The rows of a stream's log, or the first results of a view, by the hour of their time.
+
+    In memory are three numbers of each hour and column. The files of an hour are read when it is over, with no more
+    columns than the rules name, those of the weeks before only at first; so a row that comes later is not counted.
+    """
+
+    def __init__(self, lake: Lake, of: Stream | Operator, rules: tuple[Usual, ...]) -> None:
+        self.name = of.name
+        self._of = of
+        self._columns = sorted({_asked(rule).column or "" for rule in rules})
+        self._sums: dict[datetime, dict[str, _Sum]] = {}
+        self._read_until: datetime | None = None
+        if isinstance(of, Stream):
+            self._uri, self._time = lake.log(of.revisions), of.event_time
+        else:
+            self._uri, self._time = lake.table(of), "window_start"
+
+    def over(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> datetime | None:
+        """The end of the last hour to which no row or result will be added in time."""
+        del now
+        watermark = watermarks.get(self.name)
+        if watermark is None or isinstance(self._of, Stream):
+            return None if watermark is None else _hour(watermark)
+        begin = self._of.first_begin(watermark)
+        return None if begin is None else _hour(begin)
+
+    def read(self, begin: datetime, end: datetime) -> None:
+        """Add the hours up to `end` that were not read yet, from `begin` on, and forget those before."""
+        until = self._read_until
+        # A watermark that went back is that of a log or view which was built anew.
+        if until is None or not begin <= until <= end:
+            until, self._sums = begin, {}
+        self._sums = {hour: sums for hour, sums in self._sums.items() if hour >= begin}
+        table = delta.open_table(self._uri)
+        if table is None:
+            return
+        columns = dict.fromkeys([self._time, *(name for name in self._columns if name)])
+        added = files_between(files_added(table), self._time, Between(until, end))
+        if isinstance(self._of, Stream) and added.num_rows:
+            # A rejected row has no day.
+            added = added.filter(pc.is_valid(added.column(f"partition.{DAY}")))
+        for first in range(0, added.num_rows, _FILES_AT_ONCE):
+            rows = read_added(table, added.slice(first, _FILES_AT_ONCE), [*columns])
+            at = rows.column(self._time).cast(_INSTANT)
+            chosen = pc.and_(pc.greater_equal(at, pa.scalar(until, _INSTANT)), pc.less(at, pa.scalar(end, _INSTANT)))
+            self._add(rows.filter(chosen))
+        self._read_until = end
+
+    def _add(self, rows: pa.Table) -> None:
+        hours = pc.floor_temporal(rows.column(self._time).cast(_INSTANT), unit="hour")
+        for name in self._columns:
+            values = rows.column(name) if name else hours
+            # A text has no sum, and nobody asks for it.
+            numbers = values if _is_number(values.type) else pa.nulls(len(hours))
+            grouped = pa.table(
+                {
+                    "hour": hours,
+                    "there": values.is_valid().cast(pa.int64()),
+                    "number": numbers.cast(pa.float64(), safe=False),
+                }
+            )
+            sums = grouped.group_by("hour").aggregate([("there", "count"), ("there", "sum"), ("number", "sum")])
+            for row in sums.to_pylist():
+                of_hour = self._sums.setdefault(row["hour"], {})
+                more = _Sum(row["there_count"], row["there_sum"], row["number_sum"] or 0.0)
+                of_hour[name] = of_hour.get(name, _Sum()) + more
+
+    def values(self, asked: HourlySum) -> dict[datetime, float]:
+        """The value of each hour that has one."""
+        values = {hour: sums[asked.column or ""].value(asked) for hour, sums in self._sums.items()}
+        return {hour: value for hour, value in values.items() if value is not None and isfinite(value)}
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The number of `rows`, of those that have a value, and the `total` of these."""
+
+    rows: int = 0
+    there: int = 0
+    total: float = 0.0
+
+    def __add__(self, other: _Sum) -> _Sum:
+        return _Sum(self.rows + other.rows, self.there + other.there, self.total + other.total)
+
+    def value(self, asked: HourlySum) -> float | None:
+        match asked.kind:
+            case "rows":
+                return float(self.rows)
+            case "null_share":
+                return (self.rows - self.there) / self.rows
+            case "sum":
+                return self.total if self.there else None
+            case "mean":
+                return self.total / self.there if self.there else None
+
+
+def _hours_of(
+    lake: Lake, pipeline: Pipeline, name: str, rules: tuple[Usual, ...]
+) -> Iterator[tuple[_Arrivals | _Stored, tuple[Usual, ...]]]:
+    declared: tuple[Stream | Operator, ...] = (*pipeline.streams, *pipeline.operators)
+    of = next(each for each in declared if each.name == name)
+    came: tuple[Usual, ...] = ()
+    if isinstance(of, Stream):
+        came = tuple(rule for rule in rules if _asked(rule).kind == "rows")
+        yield _Arrivals(lake, pipeline, of), came
+    stored = tuple(rule for rule in rules if rule not in came)
+    yield _Stored(lake, of, stored), stored
+
+
+def _asked(rule: Usual) -> HourlySum:
+    asked = rule.hourly_sum
+    assert asked is not None, "a pipeline refuses limits of other values"
+    return asked
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
+def _hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
 
 
 def _learnt(history: Iterator[tuple[datetime, float]], rule: Usual) -> tuple[dict[int, float], dict[int, float]]:

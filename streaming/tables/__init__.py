@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         FilesRead,
         arrow_schema_of,
         files_added,
+        files_between,
         read_added,
         read_file,
         rows_between,

@@ -101,17 +101,22 @@ def rows_between(
 ) -> tuple[pa.Table, FilesRead]:
     """Those rows of an open table that are `chosen` among the rows of each file, and how many files that were.
 
-    Read are the files that may have a row with a `time` between two instants, and of the `batches` from one to another
-    where they are given, by their partition and bounds; one whose bounds nobody knows may have any. A file of which no
-    row has a time is none of them.
+    Read are those that `files_between` leaves.
     """
     added, schema, files = files_added(table), arrow_schema_of(table), files_of(table)
+    near = files_between(added, time, between, batches)
+    parts = [chosen(read_file(files, path, values, schema)) for path, values in _files(table, near)]
+    return pa.concat_tables([schema.empty_table(), *parts]), FilesRead(near.num_rows, added.num_rows)
+
+
+def files_between(added: pa.Table, time: str, between: Between, batches: tuple[int, int] | None = None) -> pa.Table:
+    """The files, of those that `files_added` lists, that may have a row with a `time` between two instants.
+
+    Of the `batches` from one to another where they are given. They are told by their partition and bounds; one whose
+    bounds nobody knows may have any, and one of which no row has a time has none.
+    """
     near = [place for place in range(added.num_rows) if _may_have(added, place, time, between, batches)]
-    parts = [
-        chosen(read_file(files, path, values, schema))
-        for path, values in _files(table, added.take(pa.array(near, pa.int64())))
-    ]
-    return pa.concat_tables([schema.empty_table(), *parts]), FilesRead(len(near), added.num_rows)
+    return added.take(pa.array(near, pa.int64()))
 
 
 def _may_have(added: pa.Table, place: int, time: str, between: Between, batches: tuple[int, int] | None) -> bool:

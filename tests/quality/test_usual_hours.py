@@ -24,10 +24,10 @@ def test_spark_judges_the_hours_of_a_version_as_they_are_judged_without_it(hours
     suite = Suite(
         (
             always("there", "n is not null", "there is a number"),
-            usual("volume", "sum(n)", last="7 days"),
-            usual("as_of", "sum(n)", last="3 days", clock="max(window_start) - interval 2 days"),
-            usual("rows", last="7 days", minimum=8),
-            usual("too_short", "sum(n)", weeks=30, minimum=20),
+            usual("volume", Usual("sum(n)", last="7 days")),
+            usual("as_of", Usual("sum(n)", last="3 days"), clock="max(window_start) - interval 2 days"),
+            usual("rows", Usual(last="7 days", minimum=8)),
+            usual("too_short", Usual("sum(n)", weeks=30, minimum=20)),
             usual("wrong", "sum(nothing)"),
         )
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from math import pi, sqrt
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 import pytest
@@ -20,8 +23,9 @@ from streaming.service.alerts import evaluate
 from streaming.service.overview import Overview
 from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
-from streaming.service.status import ProcessStatus
-from streaming.service.usual import HOUR, WEEK, RowsByHour, judge_hours
+from streaming.service.status import ProcessStatus, UnusualHour
+from streaming.service.usual import HOUR, WEEK, UnusualHours, judge_hours
+from tests.support.labelled_hours import MEAN, NULLS, orders, shop, write
 from tests.support.pipelines.beats import pipeline
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -137,9 +141,17 @@ def test_a_rule_that_can_tell_nothing_is_refused(rule: dict[str, object], says: 
         Usual(**rule)  # type: ignore[arg-type]
 
 
+def state_of(of: Pipeline, unusual: tuple[UnusualHour, ...], at: datetime) -> tuple[bool, str]:
+    """The alert, as it is raised of what the process tells."""
+    process = ProcessStatus(pid=1, started=at, at=at, passed=at, unusual=unusual)
+    overview = Overview(of, "running", at, "", None, 0, (), process)
+    (alert,) = (each for each in evaluate(overview, of.limits, at) if each.name == "stream_is_usual")
+    return alert.passed, alert.text
+
+
 def test_a_running_stream_is_told_once_its_last_hour_is_over_by_its_own_progress(tmp_path: Path) -> None:
     """Four weeks of batches, two in each hour from 8 to 10 on Mondays; on the last of them few rows come at 9."""
-    lake, limits = Lake(str(tmp_path)), Limits(usual_rows=Usual(weeks=4, minimum=3))
+    lake, limits = Lake(str(tmp_path)), Limits(usual={"beats": (Usual(weeks=4, minimum=3),)})
     asked = replace(pipeline, limits=limits)
     measures = []
     for week, hour, half in product(range(5), (8, 9, 10), (5, 35)):
@@ -152,15 +164,111 @@ def test_a_running_stream_is_told_once_its_last_hour_is_over_by_its_own_progress
         table.add(measures)
 
     def told(at: datetime, of: Pipeline = asked) -> tuple[bool, str]:
-        unusual = RowsByHour(lake, of).unusual(at)
-        process = ProcessStatus(pid=1, started=at, at=at, passed=at, unusual=unusual)
-        overview = Overview(of, "running", at, "", None, 0, (), process)
-        (alert,) = (each for each in evaluate(overview, limits, at) if each.name == "stream_rows_are_usual")
-        return alert.passed, alert.text
+        return state_of(of, UnusualHours(lake, of).told(at, {}), at)
 
     nine, ten = MONDAY + 9 * HOUR, MONDAY + 10 * HOUR
     assert told(nine + timedelta(minutes=5)) == (True, "nothing unusual was seen")
     passed, text = told(ten + timedelta(minutes=5))
-    assert not passed and text.startswith("2026-03-02 09:00: 6, usually 205 (")
+    assert not passed and text.startswith("count(*) of 'beats' at 2026-03-02 09:00: 6, usually 205 (")
     assert told(ten + HOUR + timedelta(minutes=5)) == (True, "nothing unusual was seen")
     assert told(ten + timedelta(minutes=5), pipeline) == (True, "nothing unusual was seen")
+
+
+def alerts_of(lake: Lake, ends: Iterable[datetime], of: Pipeline = shop) -> dict[str, set[datetime]]:
+    """The hours told of the stream and of the view, while a stream runs through the hours with these ends."""
+    hours = UnusualHours(lake, of)
+    told: dict[str, set[datetime]] = {"orders": set(), "by_hour": set()}
+    for end in ends:
+        for each in hours.told(end + timedelta(minutes=2), {"orders": end, "by_hour": end}):
+            told[each.of].add(each.at)
+    return told
+
+
+def test_alerts_tell_nulls_and_means_of_the_labelled_days_and_little_else(tmp_path: Path) -> None:
+    """Of the labelled set the two days with nulls and with other means: every such hour is told, and one besides."""
+    lake, series = Lake(str(tmp_path)), drawn(4)
+    write(lake, series, END)
+    faults = {at for at, fault in series.faults.items() if fault in ("nulls", "mean")}
+    days = sorted({at.replace(hour=0) for at in faults})
+    asked = replace(shop, limits=Limits(usual={"orders": (MEAN, NULLS)}))
+    told = alerts_of(lake, [day + number * HOUR for day in days for number in range(1, 25)], asked)["orders"]
+    assert len(days) == 2 and faults <= told and len(told - faults) <= 1
+
+
+@pytest.mark.long
+def test_alerts_tell_the_faults_of_the_labelled_weeks_and_little_else(tmp_path: Path) -> None:
+    """The floors of the page, hour by hour: its rows, a mean and a share of nulls are asked of a running stream."""
+    right, wrong, missed = 0, 0, 0
+    for seed in (1000, 1001, 1002):
+        lake, series = Lake(str(tmp_path / str(seed))), drawn(seed)
+        write(lake, series, END)
+        told = alerts_of(lake, [END - 7 * 24 * HOUR + number * HOUR for number in range(1, 169)])
+        faults, volume = {*series.faults}, {at for at, fault in series.faults.items() if fault in ("drop", "spike")}
+        right, wrong = right + len(told["orders"] & faults), wrong + len(told["orders"] - faults)
+        missed += len(faults - told["orders"])
+        assert len(told["by_hour"] & volume) >= 0.9 * len(volume)
+    assert right / (right + wrong) >= 0.8 and right / (right + missed) >= 0.95
+
+
+def test_the_hours_of_a_log_are_those_that_its_rows_were_written_of(tmp_path: Path) -> None:
+    """Each hour with a fault is judged as plain Python judges the numbers of all hours; rejected rows are in none."""
+    lake, series = Lake(str(tmp_path)), drawn(5, level=40.0)
+    write(lake, series, END)
+    rows = {at: count for at, count in series.rows.items() if count}
+    nulls = {at: round(series.null_share[at] * count) / count for at, count in rows.items()}
+    for over in [at + HOUR for at in series.faults]:
+        told = UnusualHours(lake, shop).told(over, {"orders": over})
+        for rule, hours in ((MEAN, series.mean), (NULLS, nulls)):
+            expected = judge_hours(hours, replace(rule, last="1 hour"), over).unusual
+            asked = [each for each in told if each.aggregate == rule.value]
+            assert [each.at for each in asked] == [each.at for each in expected]
+            assert [each.value for each in asked] == pytest.approx([each.value for each in expected])
+
+
+def test_hours_that_were_read_once_are_not_read_again(tmp_path: Path) -> None:
+    """09:00 is judged at 10:00. Then the files of all days before go, and 10:00 is judged by them at 11:00."""
+    lake, series, ten = Lake(str(tmp_path)), drawn(5, level=40.0), END - 14 * HOUR
+    series.mean[ten] = 500.0
+    write(lake, series, END)
+    hours = UnusualHours(lake, shop)
+    assert "avg(amount)" not in {each.aggregate for each in hours.told(ten, {"orders": ten})}
+    for folder in Path(lake.log(orders)).glob("_day=*"):
+        if folder.name != f"_day={ten:%Y-%m-%d}":
+            rmtree(folder)
+    (told,) = (each for each in hours.told(ten + HOUR, {"orders": ten + HOUR}) if each.aggregate == "avg(amount)")
+    assert told.at == ten and told.value == pytest.approx(500.0)
+    with pytest.raises(FileNotFoundError):
+        UnusualHours(lake, shop).told(ten + HOUR, {"orders": ten + HOUR})
+
+
+def test_an_hour_of_a_view_is_judged_when_its_windows_are_closed_and_nothing_before(tmp_path: Path) -> None:
+    lake, series = Lake(str(tmp_path)), drawn(5, level=40.0)
+    ten = END - 14 * HOUR
+    series.rows[ten] = 4_000.0
+    write(lake, series, END)
+    hours = UnusualHours(lake, shop)
+    assert [each.of for each in hours.told(ten, {"by_hour": ten + HOUR})] == []
+    (told,) = (each for each in hours.told(ten, {"by_hour": ten + 2 * HOUR}) if each.of == "by_hour")
+    assert (told.at, told.aggregate, told.value) == (ten, "sum(orders)", 4_000.0)
+    assert str(told).startswith(f"sum(orders) of 'by_hour' at {ten:%Y-%m-%d %H:%M}: 4,000, usually ")
+
+
+@pytest.mark.parametrize(
+    ("usual", "says", "choices"),
+    [
+        ({"payments": (MEAN,)}, "'payments', which is no stream of it", ("orders", "by_hour")),
+        ({"orders": (Usual("max(amount)"),)}, "max(amount)' of 'orders' cannot be told while a stream runs", ()),
+        ({"orders": (Usual("avg(email)"),)}, "'email' is no number", ("amount",)),
+        ({"by_hour": (Usual("sum(amount)"),)}, "'amount' is no column of it", ("orders", "takings")),
+        ({"orders": (Usual("count_if(mail is null)/count(*)"),)}, "'mail' is no column", ("at", "amount", "email")),
+    ],
+)
+def test_limits_of_what_nobody_can_tell_are_refused(
+    usual: dict[str, tuple[Usual, ...]], says: str, choices: tuple[str, ...]
+) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(says)) as refused:
+        replace(shop, limits=Limits(usual=usual))
+    assert {*choices} <= {*(refused.value.choices or ())} and (refused.value.field, bool(choices)) == (
+        "usual",
+        bool(refused.value.choices),
+    )

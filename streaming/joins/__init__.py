@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.joins.frame import current_rows, pairs_of_rows, standing_pairs, voided_rows, with_reasons
+    from streaming.joins.frame import (
+        current_rows,
+        partners_of,
+        rows_of_sides,
+        standing_pairs,
+        voided_rows,
+        with_reasons,
+    )
     from streaming.joins.operator import JoinedRuntime
     from streaming.joins.windows import TwoSidedRuntime
 

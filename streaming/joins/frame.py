@@ -71,10 +71,31 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
     return _met(joined, left, right, new, _is_pair(joined), count)
 
 
-def pairs_of_rows(joined: Joined, logs: Mapping[str, DataFrame]) -> DataFrame:
-    """The pairs of the valid rows of each stream's log, in the columns of the join's table."""
-    left, right = side_rows(joined, "left", logs[joined.left.name]), side_rows(joined, "right", logs[joined.right.name])
-    return results(joined, pairs(joined, left, right, "left"), 0, EPOCH)
+def rows_of_sides(joined: Joined, logs: Mapping[Side, DataFrame], watermark: datetime | None) -> DataFrame:
+    """The join of the valid rows of each side's log, in the columns of the join's table.
+
+    Its pairs, with their signs where rows are taken back, and the rows without any that the watermark says are due.
+    """
+    sides: dict[Side, DataFrame] = {side: side_rows(joined, side, logs[side]) for side in OTHER}
+    met = results(joined, pairs(joined, sides["left"], sides["right"], "left"), 0, EPOCH)
+    lonely = (results(joined, due_alone(joined, side, sides, watermark), 0, EPOCH) for side in joined.outer_sides)
+    return reduce(DataFrame.unionByName, (met, *lonely))
+
+
+def due_alone(
+    joined: Joined,
+    side: Side,
+    sides: Mapping[Side, DataFrame],
+    watermark: datetime | None,
+    *,
+    only_in_time: bool = False,
+) -> DataFrame:
+    """The rows of one side that the watermark says are due and have no pair, in the shape of pairs.
+
+    `only_in_time`: none with a partner that came in time.
+    """
+    rows, others = sides[side].where(is_due(joined, side, literal(watermark))), sides[OTHER[side]]
+    return alone(joined, side, unmatched(joined, side, rows, others, only_in_time=only_in_time), others)
 
 
 def pairs_that_come(joined: Joined, logs: Mapping[str, DataFrame], coming: Coming) -> DataFrame:

@@ -42,6 +42,7 @@ from streaming.joins.frame import (
     batch_of,
     current_rows,
     due,
+    due_alone,
     failed_alone,
     failed_pairs,
     is_due,
@@ -540,12 +541,7 @@ def _followed(joined: Joined, side: Side, logs: Mapping[str, LogAtVersion], at: 
 
 def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Progress, *, only_in_time: bool) -> DataFrame:
     """The rows that are due and have no pair; `only_in_time`: none with a partner that came in time."""
-    watermark = at.watermark
-    parts = []
-    for side in joined.outer_sides:
-        rows, others = sides[side].where(is_due(joined, side, literal(watermark))), sides[OTHER[side]]
-        lonely = unmatched(joined, side, rows, others, only_in_time=only_in_time)
-        parts.append(alone(joined, side, lonely, others))
+    parts = (due_alone(joined, side, sides, at.watermark, only_in_time=only_in_time) for side in joined.outer_sides)
     return _computed(joined, reduce(DataFrame.unionByName, parts))
 
 

@@ -6,18 +6,19 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from streaming.base import ADDED, SIGN, DeclarationError, FrozenMapping, interval, python_values
 from streaming.declare import VALID_FROM, VALID_TO, History, LookupRequest
 from streaming.keyed import NEVER, as_dict
 from streaming.lake import Lake
-from streaming.tables import delta
+from streaming.tables import FilesRead, delta
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -108,8 +109,27 @@ class DimensionLookup:
     async def __call__(self, row: Any, request: LookupRequest) -> Values | None:
         """The answer for a row."""
         held: _NewestVersion = request.opened
-        dimension = await held.current()
-        asked = as_dict(row)
+        return self._answer(await held.current(), as_dict(row))
+
+    def answers_of(self, version: int, asked: pa.Table) -> tuple[list[Values | None], FilesRead]:
+        """The answers that a version of the table has for rows, in their order, and the files that were read for them.
+
+        Raises:
+            LookupError: that version cannot be read, or not by keys like these.
+        """
+        columns = {name: python_values(asked[name]) for name in asked.column_names}
+        rows = ({name: values[place] for name, values in columns.items()} for place in range(asked.num_rows))
+        lookup = replace(self, version=version)
+        try:
+            lookup.check_types(asked.schema)
+            dimension = _read(lookup, None)
+            files = len(delta.opened(str(self.uri), version).file_uris())
+        # Files of an old version go with maintenance of the table, and its entries with time.
+        except (OSError, DeltaError) as error:
+            raise LookupError(str(error).partition("\n")[0]) from error
+        return [self._answer(dimension, row) for row in rows], FilesRead(files, files)
+
+    def _answer(self, dimension: _Dimension, asked: Values) -> Values | None:
         key = tuple(asked[name] for name in self.on)
         if None in key or (self.at is not None and asked[self.at] is None):
             return None

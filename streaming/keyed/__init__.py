@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from streaming.keyed.migration import SOURCE, migrations_of, text_number
     from streaming.keyed.operator import KeyedRuntime
-    from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class
+    from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class, rows_of_control
     from streaming.keyed.state_table import BUCKETS, DUE, HASH, OpenBucket, StateTable, StoredState
     from streaming.keyed.steps import NEWEST_INSTANT
     from streaming.keyed.tasks import BucketFile

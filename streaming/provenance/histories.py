@@ -14,7 +14,7 @@ from streaming.log import batches_after, read_log, valid
 from streaming.operators import Progress
 from streaming.provenance.answer import Evidence, Question, Row, evidence_of
 from streaming.provenance.changes import changes_of_group
-from streaming.provenance.log_rows import as_input, frame_of, place_of, rows_near
+from streaming.provenance.log_rows import as_input, frame_of, place_of, read_by_spark, rows_near
 from streaming.revisions import identity_of_revision, intervals_again, refused_extracts, without_row
 from streaming.tables import Between
 
@@ -38,6 +38,8 @@ def _(operator: History, question: Question) -> Evidence:
     changes = read_log(question.spark(), lake, stream)
     again = intervals_again(frame, operator, followed, changes, changed)
     recomputed = again.intervals.where(_is(question.key)).select(*(f"`{name}`" for name in operator.columns))
+    # All other rows are in memory.
+    beside = [lake.log(each) for each, reads in ((came, followed), (stream, stream.forget)) if reads]
     left = _reasons(frame.where(_is(question.key)), again.ignored)
     left |= {place_of(row[BATCH], row[ORIGIN]): "not followed yet" for row in rows if row[BATCH] > through}
     reasons = [left.get(place_of(row[BATCH], row[ORIGIN]), "") for row in rows]
@@ -52,7 +54,7 @@ def _(operator: History, question: Question) -> Evidence:
         log.rejected,
         changes_of_group(lake, operator, question.key),
         (f"it is gone by {counted(len(gone), 'extract')}: batch {lacks}",) if gone else (),
-        files=log.files,
+        files=log.files + read_by_spark((recomputed, again.ignored), beside),
         versions={lake.log(came): log.version},
     )
 

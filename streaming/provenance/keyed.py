@@ -19,6 +19,7 @@ from streaming.base import (
     BATCH,
     MICROSECOND,
     STAMP,
+    F,
     FrozenMapping,
     FunctionError,
     earlier,
@@ -29,7 +30,17 @@ from streaming.base import (
 )
 from streaming.changes import ChangePosition
 from streaming.declare import CHANGES, CORRECTIONS, REPLACES_FROM, REPLACES_UNTIL, Keyed, Stream
-from streaming.keyed import NEVER, ROW, Call, PinnedRules, calls_of, emitted_over, pinned_rules, unstamped
+from streaming.keyed import (
+    NEVER,
+    ROW,
+    Call,
+    PinnedRules,
+    calls_of,
+    emitted_over,
+    pinned_rules,
+    rows_of_control,
+    unstamped,
+)
 from streaming.keyed import migrations_of as made_by_older
 from streaming.lake import Lake
 from streaming.operators import Corrected, Progress, generation_of, open_side, whole_since
@@ -45,7 +56,7 @@ from streaming.provenance.answer import (
 )
 from streaming.provenance.changes import changes_of_group
 from streaming.provenance.groups import keys_of_streams
-from streaming.provenance.log_rows import LogRows, as_input, rows_near, types_of_log
+from streaming.provenance.log_rows import LogRows, as_input, read_by_spark, rows_near, types_of_log
 from streaming.spark import frame_of_arrow, lenient_session
 from streaming.tables import Between, FilesRead, contents_on, delta, nullable
 
@@ -65,7 +76,7 @@ def _(operator: Keyed, question: Question) -> Evidence:
         (),
         None,
         rows.rejected,
-        files=sum((log.files for log in rows.logs), FilesRead()),
+        files=sum((log.files for log in rows.logs), _of_rules(question, operator, rules)),
         versions={lake.log(log.stream): log.version for log in rows.logs},
         # A fold is the same to the last digit, in however many parts its rows come.
         roundings=dict.fromkeys(operator.columns, 0.0),
@@ -90,6 +101,16 @@ def _(operator: Keyed, question: Question) -> Evidence:
         pins=tuple(made.pins()),
     )
     return evidence.without(why_not) if why_not else evidence
+
+
+def _of_rules(question: Question, operator: Keyed, rules: PinnedRules | None) -> FilesRead:
+    """The files with the rows that the rules, or the dimension, follow from."""
+    pinned, lake = operator.rules, question.lake
+    control = None if pinned is None else rows_of_control(question.spark(), lake, pinned)
+    if pinned is None or rules is None or control is None:
+        return FilesRead()
+    uri = lake.log(pinned.control) if pinned.history is None else lake.table(pinned.history)
+    return read_by_spark((control.where(F.col(BATCH) <= rules.pins.last),), (uri,))
 
 
 def _why_not_whole(lake: Lake, operator: Keyed, begins: datetime | None) -> str:

@@ -178,6 +178,12 @@ def _scalar(rows: pa.Table, name: str, value: Any) -> pa.Scalar:
     return pa.scalar(value, rows.schema.field(name).type)
 
 
+def read_by_spark(frames: Iterable[DataFrame], tables: Iterable[str]) -> FilesRead:
+    """The files that Spark reads for frames, each once, of all those of the tables at some addresses."""
+    read = {path for frame in frames for path in frame.inputFiles()}
+    return FilesRead(len(read), sum(len(delta.opened(uri).file_uris()) for uri in tables))
+
+
 def place_of(batch: int, origin: Any) -> tuple[int, str]:
     """The place of a row in its log, by which a row of a result is known to be the same."""
     return batch, json.dumps(origin, default=str, sort_keys=True)

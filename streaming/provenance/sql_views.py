@@ -14,7 +14,7 @@ from streaming.base import NoVersionError
 from streaming.declare import Operator, Stream, View
 from streaming.provenance.answer import Evidence, InputRow, MadeOf, Question, evidence_of
 from streaming.provenance.changes import changes_of_group
-from streaming.provenance.log_rows import as_frame, as_input
+from streaming.provenance.log_rows import as_frame, as_input, read_by_spark
 from streaming.reading import key_as_typed
 from streaming.sql import GLOBAL
 from streaming.sqlviews import MARK, NamedRows, Position, Relation, relations_of
@@ -49,7 +49,18 @@ def _(operator: View, question: Question) -> Evidence:
     notes = ["the rows are all that the key may depend on, so that some may change nothing if they were others"]
     changes = changes_of_group(lake, operator, question.key) if query.key else ()
     versions = {lake.log(stream): delta.opened(lake.log(stream)).version() for stream in operator.follows}
-    return Evidence(tuple(inputs), result, changes=changes, notes=tuple(notes), versions=versions, made_of=made_of)
+    of_logs = {
+        lake.log(each): rows[each.name] for each in operator.of if isinstance(each, Stream) and each.name in rows
+    }
+    return Evidence(
+        tuple(inputs),
+        result,
+        changes=changes,
+        notes=tuple(notes),
+        files=read_by_spark(of_logs.values(), of_logs),
+        versions=versions,
+        made_of=made_of,
+    )
 
 
 def _key_of(question: Question, view: View, rows: Mapping[str, DataFrame], frames: NamedRows) -> DataFrame:

@@ -312,5 +312,7 @@ def test_pins_in_force_are_told_and_rows_from_before_a_key_was_cleared_have_no_p
     assert "2 earlier rows of the key have no part in it: nothing was kept of the key since" in second.notes
     of_timer = told(25, LASTS)
     assert (of_timer.agrees, of_timer.published[0]["most"]) == (True, 7)
+    of_logs = sum(len(DeltaTable(lake.log(stream)).file_uris()) for stream in (VIEWS, LIMITS))
+    assert (of_timer.files.read, of_timer.files.of) == (of_logs, of_logs)
     pins = [(pin.newest, pin.first, pin.last) for pin in of_timer.pins]
     assert pins == [(0, 0, 0), (1, 1, 2), (2, 3, 3), (2, None, None)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_assets.reports.publish import judge_and_publish
@@ -167,6 +168,8 @@ def test_a_key_of_an_sql_view_has_the_rows_that_stand_and_reach_it(spark: SparkS
     assert (answer.agrees, answer.published[0]["total"], amounts(answer)) == (True, 14, [5, 9])
     assert {row.batch for row in answer.counting} == {0, 2}
     assert answer.changes[-1].was[0]["total"] == 12 and answer.changes[-1].now[0]["total"] == 14
+    of_log = len(DeltaTable(lake.log(orders)).file_uris())
+    assert (answer.files.read, answer.files.of) == (of_log, of_log)
     with pytest.raises(ReadError, match=r"no result of SQL view 'revenue' has country=xx.*country=de"):
         why(shop, revenue, {"country": "xx"}, lake=lake, spark=spark)
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Rule, Snapshots, Stream, why
@@ -103,6 +104,9 @@ def test_rows_that_are_new_changed_gone_and_there_again_have_the_times_of_their_
         answer = why(PIPELINE, history, {"id": number}, lake=lake, spark=spark)
         assert (answer.agrees, {row.values["id"] for row in answer.inputs}) == (True, {number})
         assert answer.notes == (f"it is gone by 1 extract: batch {gone}, which has no row of it",)
+        # Those with its rows, and once more those of the extracts that tell about it.
+        files = len(DeltaTable(lake.log(CUSTOMERS.revisions)).file_uris())
+        assert answer.files.of == 2 * files and answer.files.read > files
 
 
 @pytest.mark.long

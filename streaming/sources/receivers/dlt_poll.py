@@ -26,7 +26,8 @@ class DltPoll(Connector):
     without a state gives all its rows in each run, and all of them land; so do those within the `lag` of an
     incremental. One with an `end_value` is refused, as dlt keeps no state of it.
 
-    A run lands as one file, whatever its size. While the resource waits for its API, the receiver does not stop.
+    A run lands as one file, whatever its size. It goes on in a thread, so that the receiver stops also while the
+    resource waits for its API; what was not at its end then comes with the run that is made again.
 
     A row is an object in JSON; what JSON has no word for becomes text: instants, dates and times in ISO 8601, bytes as
     base64, UUIDs. Decimals are numbers. Rows in tables of Arrow or pandas are taken one by one.
@@ -66,10 +67,10 @@ class DltPoll(Connector):
             ReceiverError: the function makes no resource, or one with an end, or the run fails.
         """
         # Only who receives from dlt loads it.
-        from streaming.sources.receivers.dlt_runs import run
+        from streaming.sources.receivers.dlt_runs import run_aside
 
         yield Received()
         cursor = reception.cursor
         while True:
-            cursor = yield from run(self.resource, self.address, cursor)
+            cursor = yield from run_aside(self.resource, self.address, cursor)
             yield from pause(interval(self.every).total_seconds())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, datetime
 from datetime import time as time_of_day
 from enum import Enum
+from queue import Empty, SimpleQueue
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +26,80 @@ from dlt.extract.pipe import Pipe
 
 from streaming.base import ReceiverError
 from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_ROWS, Received
+
+_NEWEST: dict[str, _Run] = {}
+"""The newest run of each resource in this process; where nobody takes its rows any more, it may wait for its API."""
+
+
+def run_aside(make: Callable[[], Any], address: str, cursor: Any) -> Generator[Received, None, Any]:
+    """The rows, the cursor and the return value of `run`, which goes on in a thread of its own.
+
+    Something comes every `IDLE` seconds, also while the resource waits. To end, the generator is closed: the run then
+    ends with the next portion that it has, which nobody takes.
+
+    Raises:
+        ReceiverError: as `run`.
+    """
+    while address in _NEWEST and _NEWEST[address].is_alive():
+        # A resource may keep objects of its own, such as an incremental, which two runs would share.
+        _NEWEST[address].join(IDLE)
+        yield Received()
+    going_on = _NEWEST[address] = _Run(make, address, cursor)
+    going_on.start()
+    try:
+        return (yield from going_on.portions())
+    finally:
+        going_on.leave()
+
+
+class _Run(threading.Thread):
+    """A run that puts a portion together when somebody asks for it, so that no more than one is in memory."""
+
+    def __init__(self, make: Callable[[], Any], address: str, cursor: Any) -> None:
+        # A process that ends does not wait for somebody's API.
+        super().__init__(name=address, daemon=True)
+        self._left = False
+        self._resource = (make, address, cursor)
+        self._asked = threading.Semaphore(0)
+        self._portions: SimpleQueue[Received | BaseException | None] = SimpleQueue()
+
+    def run(self) -> None:
+        """Hand on a portion for each question, and at last None, or the error."""
+        try:
+            with closing(run(*self._resource)) as portions:
+                while self._is_asked():
+                    self._portions.put(next(portions, None))
+        # Who takes the rows raises it.
+        except BaseException as error:
+            self._portions.put(error)
+
+    def leave(self) -> None:
+        """Let it end with what it is at, as nobody asks any more."""
+        self._left = True
+        self._asked.release()
+
+    def _is_asked(self) -> bool:
+        """True once somebody asks for the next portion, false once nobody will."""
+        self._asked.acquire()
+        return not self._left
+
+    def portions(self) -> Generator[Received, None, Any]:
+        """The portions as they come, none for a while as `Received()`; returns the cursor of the last one."""
+        cursor = None
+        while True:
+            self._asked.release()
+            while True:
+                try:
+                    portion = self._portions.get(timeout=IDLE)
+                    break
+                except Empty:
+                    yield Received()
+            if portion is None:
+                return cursor
+            if isinstance(portion, BaseException):
+                raise portion
+            cursor = portion.cursor
+            yield portion
 
 
 def run(make: Callable[[], Any], address: str, cursor: Any) -> Generator[Received, None, Any]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from streaming.base import DeclarationError, check_number, check_tuple, check_type, interval, needs
-from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
+from streaming.sources.receivers.connector import Received, Reception
+from streaming.sources.receivers.messages import MessageBroker
 
 _LONGEST_SESSION = 2**32 - 2
 """Seconds; what is more is for ever."""
 
 
 @dataclass(frozen=True)
-class Mqtt(Connector):
+class Mqtt(MessageBroker):
     """Takes the messages of `topics` from a broker of MQTT 5, each with its acknowledgement once it is landed.
 
     `topics` are filters, in which `+` stands for one level and `#` for all that follow. `client_id` names the session
@@ -42,19 +42,10 @@ class Mqtt(Connector):
     client_id: str
     port: int = 1883
     keeps_for: str = "7 days"
-    envelope: bool = False
-    longest_message: int = 1_000_000
-    user: str | None = None
-    password: str | None = None
-    ssl: bool = False
-    ca: str | None = None
-    connects_within: str = "10 seconds"
-
-    guarantee: ClassVar[LandingGuarantee] = "at least once"
 
     def __post_init__(self) -> None:
         needs("paho", f"messages of MQTT from {self.host}")
-        check_type("host of Mqtt", self.host, str, "a name or an address, such as 'broker.example'")
+        self.check_access(self.host)
         check_tuple("topics of Mqtt", self.topics, str, "a tuple of topics, also for one of them")
         if not self.topics or not all(map(_is_filter, self.topics)):
             raise DeclarationError(
@@ -67,13 +58,7 @@ class Mqtt(Connector):
                 "client_id='' of Mqtt names no session", "write a name that nobody else uses at this broker."
             )
         check_number(f"port={self.port!r} of Mqtt", self.port, "port")
-        check_number(f"longest_message={self.longest_message!r} of Mqtt", self.longest_message, "number of bytes")
         interval(self.keeps_for)
-        interval(self.connects_within)
-        if self.ca is not None and not self.ssl:
-            raise DeclarationError(
-                f"ca={self.ca!r} of Mqtt checks nothing without ssl=True", "add that, or leave ca out."
-            )
 
     @property
     def address(self) -> str:
@@ -94,16 +79,8 @@ class Mqtt(Connector):
         # Only who receives by MQTT loads the client.
         from streaming.sources.receivers.mqtt_session import MqttSession
 
-        session = MqttSession(
-            self.address,
-            self.client_id,
-            self.topics,
-            session_seconds=self.session_seconds,
-            envelope=self.envelope,
-            longest=self.longest_message,
-        )
-        within = interval(self.connects_within).total_seconds()
-        with session.connected(self.host, self.port, self.user, self.password, self.ssl, self.ca, within):
+        session = MqttSession(self)
+        with session.connected():
             yield Received()
             while True:
                 yield session.portion()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import ClassVar
 
-from streaming.base import DeclarationError, check_number, check_type, interval, needs
-from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
+from streaming.base import DeclarationError, check_number, check_type, needs
+from streaming.sources.receivers.connector import Received, Reception
+from streaming.sources.receivers.messages import MessageBroker
 
 _LONGEST_NAME = 255
 """Bytes of a name in AMQP 0-9-1."""
@@ -16,7 +16,7 @@ _LARGEST_PREFETCH = 65_535
 
 
 @dataclass(frozen=True)
-class RabbitMq(Connector):
+class RabbitMq(MessageBroker):
     """Takes the messages of `queue` from a broker of AMQP 0-9-1, each with its acknowledgement once it is landed.
 
     The queue is there, with its bindings: no receiver declares one. At least once, for durable queues and persistent
@@ -27,7 +27,9 @@ class RabbitMq(Connector):
     `routing_key`, `redelivered` (true of a message that was handed out before, so that it may have landed),
     `message_id`, `timestamp` (seconds since 1970) and `headers`, each null where the sender gave none, and `payload`, a
     text; or with `payload_base64` where the payload is no UTF-8. A message that is longer than `longest_message` bytes
-    is refused and counted: the broker gives it to the dead-letter exchange of the queue, if that has one.
+    is refused and counted: the broker gives it to the dead-letter exchange of the queue, if that has one. One whose
+    headers cannot be read is no JSON in its envelope, so that its row is rejected: a text that says why, and has the
+    payload and, as `properties_base64`, the bytes of its properties. Without an envelope its payload is a row as any.
 
     `prefetch`: the most messages that the broker hands out before they are landed. Once so many have come they land at
     once, however old they are.
@@ -47,19 +49,10 @@ class RabbitMq(Connector):
     port: int | None = None
     virtual_host: str = "/"
     prefetch: int = 50_000
-    envelope: bool = False
-    longest_message: int = 1_000_000
-    user: str | None = None
-    password: str | None = None
-    ssl: bool = False
-    ca: str | None = None
-    connects_within: str = "10 seconds"
-
-    guarantee: ClassVar[LandingGuarantee] = "at least once"
 
     def __post_init__(self) -> None:
         needs("pika", f"messages of RabbitMQ from {self.host}")
-        check_type("host of RabbitMq", self.host, str, "a name or an address, such as 'broker.example'")
+        self.check_access(self.host)
         check_type("queue of RabbitMq", self.queue, str, "the name of a queue, such as 'orders'")
         if not 0 < len(self.queue.encode()) <= _LONGEST_NAME or "\0" in self.queue or self.queue.startswith("amq."):
             raise DeclarationError(
@@ -79,16 +72,10 @@ class RabbitMq(Connector):
                 field="prefetch",
                 value=self.prefetch,
             )
-        check_number(f"longest_message={self.longest_message!r} of RabbitMq", self.longest_message, "number of bytes")
         if (self.user is None) != (self.password is None):
             raise DeclarationError(
                 f"user={self.user!r} and password={self.password!r} of RabbitMq belong together",
                 "name both, the password by a variable of the environment, or leave both out.",
-            )
-        interval(self.connects_within)
-        if self.ca is not None and not self.ssl:
-            raise DeclarationError(
-                f"ca={self.ca!r} of RabbitMq checks nothing without ssl=True", "add that, or leave ca out."
             )
 
     @property
@@ -109,14 +96,9 @@ class RabbitMq(Connector):
             ReceiverError: the broker is away, or refuses, or there is no such queue.
         """
         # Only who receives from RabbitMQ loads the client.
-        from streaming.sources.receivers.rabbitmq_queue import BrokerAccess, Consumption, consuming
+        from streaming.sources.receivers.rabbitmq_queue import consuming
 
-        within = interval(self.connects_within).total_seconds()
-        access = BrokerAccess(
-            self.host, self.port_number, self.virtual_host, self.user, self.password, self.ssl, self.ca, within
-        )
-        declared = Consumption(self.address, self.queue, self.prefetch, self.envelope, self.longest_message)
-        with consuming(declared, access) as queue:
+        with consuming(self) as queue:
             yield Received()
             while True:
                 yield queue.portion()

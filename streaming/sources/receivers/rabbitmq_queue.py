@@ -2,79 +2,82 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any
+from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 from pika import BlockingConnection, ConnectionParameters, PlainCredentials, SSLOptions
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import (
     AMQPError,
     ChannelClosedByBroker,
     ChannelWrongStateError,
     ConnectionClosedByBroker,
+    InvalidFrameError,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
 )
-from pika.spec import Basic, BasicProperties
+from pika.frame import Header
+from pika.spec import FRAME_END_SIZE, FRAME_HEADER, Basic, BasicProperties
 
 from streaming.base import ReceiverError
-from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_ROWS, Received
-from streaming.sources.receivers.messages import payload_fields, secret
+from streaming.sources.receivers.messages import Message, MessagePortions, payload_fields
 from streaming.sources.receivers.web import on_one_line
+
+if TYPE_CHECKING:
+    from streaming.sources.receivers.rabbitmq import RabbitMq
 
 _HEARTBEAT = 60
 """Seconds, where a broker proposes none."""
-_UNREADABLE = tuple(
-    f"Stream connection lost: {name}("
-    for name in (
-        *("ValueError", "OverflowError", "UnicodeDecodeError"),
-        *("InvalidFieldTypeException", "UnsupportedAMQPFieldException"),
-    )
-)
-"""The words of the client, Pika, about values in a message that it cannot decode."""
+_UNREADABLE = tuple(f"Stream connection lost: {name}(" for name in ("ValueError", "UnicodeDecodeError"))
+"""The words of the client, Pika, about the names of an exchange or key that it cannot decode."""
+_FRAME, _CONTENT = Struct(">BHL"), Struct(">HHQ")
+"""The beginning of a frame: kind, channel and size; and of its content where that are properties, with the length."""
 _OF_STREAM = "x-stream-offset"
 """The header that RabbitMQ gives each message of a stream."""
 
 
-@dataclass(frozen=True)
-class BrokerAccess:
-    """Where a broker is, and who comes; `password` names a variable, `within` are seconds."""
+class _UnreadProperties(BasicProperties):
+    """The properties of a message that the client cannot decode, as they came, and why."""
 
-    host: str
-    port: int
-    virtual_host: str
-    user: str | None
-    password: str | None
-    encrypted: bool
-    ca: str | None
-    within: float
+    def __init__(self, encoded: bytes, reason: str) -> None:
+        super().__init__()
+        self.encoded = encoded
+        self.reason = reason
 
 
-@dataclass(frozen=True)
-class Consumption:
-    """Which queue is consumed, and how its messages become rows."""
+class _TolerantConnection(SelectConnection):
+    """A connection that goes on behind a message whose properties it cannot decode."""
 
-    address: str
-    queue: str
-    prefetch: int
-    envelope: bool
-    longest: int
+    def _read_frame(self) -> tuple[int, Any]:
+        try:
+            return super()._read_frame()
+        except InvalidFrameError:
+            raise
+        # A sender may write anything there, and the client's decoders raise whatever they come upon.
+        except Exception as error:
+            kind, channel, size = _FRAME.unpack_from(self._frame_buffer)
+            if kind != FRAME_HEADER:
+                raise
+            content = bytes(self._frame_buffer[_FRAME.size : _FRAME.size + size])
+            _, _, length = _CONTENT.unpack_from(content)
+            properties = _UnreadProperties(content[_CONTENT.size :], f"{type(error).__name__}: {error}")
+            return _FRAME.size + size + FRAME_END_SIZE, Header(channel, length, properties)
 
 
 @contextmanager
-def consuming(declared: Consumption, access: BrokerAccess) -> Iterator[ConsumedQueue]:
+def consuming(declared: RabbitMq) -> Iterator[ConsumedQueue]:
     """The queue, consumed for as long as the body lasts.
 
     Raises:
         ReceiverError: the broker cannot be reached, or refuses; or a variable or certificate is not there.
     """
-    connection = _connected(declared, access)
+    connection = _connected(declared)
     try:
         try:
             channel = connection.channel()
@@ -96,29 +99,32 @@ def consuming(declared: Consumption, access: BrokerAccess) -> Iterator[ConsumedQ
             connection.close()
 
 
-def _connected(declared: Consumption, access: BrokerAccess) -> BlockingConnection:
+def _connected(declared: RabbitMq) -> BlockingConnection:
     optional: dict[str, Any] = {}
-    if access.user is not None and access.password is not None:
-        optional["credentials"] = PlainCredentials(access.user, secret(declared.address, access.password))
+    password = declared.secret()
+    if declared.user is not None and password is not None:
+        optional["credentials"] = PlainCredentials(declared.user, password)
     try:
-        if access.encrypted:
-            optional["ssl_options"] = SSLOptions(ssl.create_default_context(cafile=access.ca), access.host)
+        encryption = declared.encryption()
+        if encryption is not None:
+            optional["ssl_options"] = SSLOptions(encryption, declared.host)
         return BlockingConnection(
             ConnectionParameters(
-                access.host,
-                access.port,
-                access.virtual_host,
-                socket_timeout=access.within,
-                stack_timeout=access.within,
+                declared.host,
+                declared.port_number,
+                declared.virtual_host,
+                socket_timeout=declared.seconds_to_connect,
+                stack_timeout=declared.seconds_to_connect,
                 # Without one, who is cut off from the network would wait for ever.
                 heartbeat=lambda _, proposed: int(proposed) or _HEARTBEAT,
                 client_properties={"connection_name": f"tidemark receiver of {declared.queue}"},
                 **optional,
-            )
+            ),
+            _impl_class=_TolerantConnection,
         )
     except (ProbableAuthenticationError, ProbableAccessDeniedError) as error:
         raise ReceiverError(
-            f"{declared.address} refuses {access.user or 'guest'} ({_reason(error)}); correct user, password or "
+            f"{declared.address} refuses {declared.user or 'guest'} ({_reason(error)}); correct user, password or "
             "virtual_host, or let them in there."
         ) from error
     except (AMQPError, OSError) as error:
@@ -132,8 +138,8 @@ def _ended(address: str, error: BaseException) -> ReceiverError:
     # The client ends the connection then, and keeps of its error the text alone.
     if reason.startswith(_UNREADABLE):
         return ReceiverError(
-            f"{address} gives a message whose headers cannot be read ({reason}), and gives it again on each "
-            "connection; take it out of the queue there, and correct its sender."
+            f"{address} gives a message whose exchange or routing key cannot be read ({reason}), and gives it again on "
+            "each connection; take it out of the queue there, and correct its sender."
         )
     return ReceiverError(f"{address} has ended the connection ({reason}).")
 
@@ -146,65 +152,31 @@ def _reason(error: BaseException) -> str:
     return _reason(inner) if isinstance(inner, BaseException) else str(error) or type(error).__name__
 
 
-@dataclass(frozen=True)
-class _Message:
-    tag: int
-    row: bytes | None
-    """None of one that is refused."""
+class ConsumedQueue(MessagePortions[int]):
+    """A queue that is consumed; its messages are known by their tags."""
 
-
-class ConsumedQueue:
-    """Reads in the thread of its caller alone: while nobody asks for a portion, the broker is held up."""
-
-    def __init__(self, declared: Consumption, connection: BlockingConnection, channel: BlockingChannel) -> None:
+    def __init__(self, declared: RabbitMq, connection: BlockingConnection, channel: BlockingChannel) -> None:
+        super().__init__(declared.prefetch)
         self._declared = declared
         self._connection = connection
         self._channel = channel
-        self._messages: list[_Message] = []
-        self._size = 0
-        self._unacknowledged = 0
         self._refusal = ""
         channel.add_on_cancel_callback(self._on_cancel)
         channel.basic_consume(declared.queue, self._on_message)
 
-    def portion(self) -> Received:
-        """The messages that have come, and what acknowledges them; none where nothing comes for a while.
-
-        Raises:
-            ReceiverError: the connection has ended, or the queue is gone, or a stream.
-        """
-        if not self._messages:
-            self._read(IDLE)
-        number = 0
-        while number < len(self._messages) < PORTION_ROWS and self._size < PORTION_BYTES:
-            number = len(self._messages)
-            self._read(0)
-        messages, self._messages, self._size = self._messages, [], 0
-        if not messages:
-            return Received()
-        self._unacknowledged += len(messages)
-        rows = [message.row for message in messages if message.row is not None]
-        return Received(
-            rows,
-            refused=len(messages) - len(rows),
-            landed=partial(self._acknowledge, messages),
-            waits=self._unacknowledged >= self._declared.prefetch,
-        )
-
-    def _acknowledge(self, messages: Sequence[_Message]) -> None:
-        self._unacknowledged -= len(messages)
+    def _acknowledge(self, messages: Sequence[Message[int]]) -> None:
         # Where the connection is gone, the messages come again.
         with suppress(AMQPError):
             # Brokers without this word of RabbitMQ's may hand out again, for ever, what is rejected.
             if self._connection.basic_nack_supported:
                 for message in messages:
                     if message.row is None:
-                        self._channel.basic_nack(message.tag, requeue=False)
+                        self._channel.basic_nack(message.handle, requeue=False)
                 # A broker closes the channel where a tag is acknowledged that was rejected.
                 messages = [message for message in messages if message.row is not None]
             if messages:
                 # Which takes along those before it.
-                self._channel.basic_ack(messages[-1].tag, multiple=True)
+                self._channel.basic_ack(messages[-1].handle, multiple=True)
 
     def _read(self, within: float) -> None:
         try:
@@ -226,9 +198,8 @@ class ConsumedQueue:
                 "is a stream, of which the broker does not keep in mind how far it was read; receive from a queue "
                 "that is bound to the same exchange."
             )
-        row = None if len(payload) > self._declared.longest else self._row(method, properties, payload)
-        self._messages.append(_Message(method.delivery_tag, row))
-        self._size += len(row or b"")
+        row = None if len(payload) > self._declared.longest_message else self._row(method, properties, payload)
+        self._take(Message(method.delivery_tag, row))
 
     def _on_cancel(self, frame: Any) -> None:
         self._refusal = "gives no more, as its queue was deleted or is moving; declare it again where it is gone."
@@ -236,10 +207,14 @@ class ConsumedQueue:
     def _row(self, method: Basic.Deliver, properties: BasicProperties, payload: bytes) -> bytes:
         if not self._declared.envelope:
             return on_one_line(payload)
+        sent = {"exchange": method.exchange, "routing_key": method.routing_key, "redelivered": method.redelivered}
+        if isinstance(properties, _UnreadProperties):
+            encoded = base64.b64encode(properties.encoded).decode()
+            unread = json.dumps({**sent, "properties_base64": encoded, **payload_fields(payload)}, ensure_ascii=False)
+            # No JSON, so that a stream rejects it, and has both with the row that it rejects.
+            return on_one_line(f"headers cannot be read ({properties.reason}) of the message {unread}".encode())
         told = {
-            "exchange": method.exchange,
-            "routing_key": method.routing_key,
-            "redelivered": method.redelivered,
+            **sent,
             "message_id": properties.message_id,
             "timestamp": properties.timestamp,
             "headers": properties.headers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from streaming import Lake, RabbitMq, Received, Reception
 from streaming.base.errors import ReceiverError, StreamingError
 from streaming.sources.receivers import rabbitmq_queue
 from streaming.sources.receivers.messages import payload_fields
-from streaming.sources.receivers.rabbitmq_queue import BrokerAccess, Consumption, consuming
+from streaming.sources.receivers.rabbitmq_queue import consuming
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.amqp import Broker, Qpid, RabbitMqServer
 from tests.support.pipelines.queued import PORT, VIRTUAL_HOST
@@ -203,9 +204,7 @@ def test_a_message_that_is_refused_alone_holds_up_none_behind_it(rabbitmq: Rabbi
 
 def test_a_channel_that_the_broker_closes_is_missed(qpid: Qpid) -> None:
     connector = orders(qpid, "closed")
-    access = BrokerAccess("127.0.0.1", connector.port_number, connector.virtual_host, None, None, False, None, 10)
-    declared = Consumption(connector.address, "closed", 10, False, 10)
-    with consuming(declared, access) as queue:
+    with consuming(replace(connector, prefetch=10)) as queue:
         assert queue.portion() == Received()
         # Upon which a broker closes the channel.
         queue._channel._impl.queue_declare("nobody_has_this", passive=True, callback=lambda answer: None)
@@ -220,13 +219,25 @@ class InMilliseconds(datetime):
         return struct_time((1970, 1, 1, 0, 0, int(self.timestamp() * 1_000), 0, 1, 0))
 
 
-def test_a_message_whose_headers_cannot_be_read_is_told(qpid: Qpid) -> None:
-    connector = orders(qpid, "unreadable")
-    qpid.publish("unreadable", b"1", headers={"sent": InMilliseconds(2026, 1, 1, tzinfo=UTC)})
-    text = r"gives a message whose headers cannot be read \(.*year.*\), and gives it again .* correct its sender"
-    with pytest.raises(ReceiverError, match=text):
-        take(connector, 1, lands=True)
-    qpid.delete("unreadable")
+def test_a_message_whose_headers_cannot_be_read_is_a_row_with_its_bytes_and_the_queue_goes_on(qpid: Qpid) -> None:
+    """In an envelope its row is no JSON, which a stream rejects; without one its payload is a row as any."""
+    plain = orders(qpid, "unreadable")
+    unread = {"sent": InMilliseconds(2026, 1, 1, tzinfo=UTC)}
+    for connector in (plain, replace(plain, envelope=True)):
+        for number, headers in enumerate((None, unread, {"of": "till"})):
+            qpid.publish("unreadable", b"%d" % number, headers=headers)
+        rows = take(connector, 3, lands=True)
+        assert qpid.waiting("unreadable") == 0
+        if connector is plain:
+            assert rows == [b"0", b"1", b"2"]
+    assert [json.loads(row)["payload"] for row in (rows[0], rows[2])] == ["0", "2"]
+    text, _, message = rows[1].decode().partition(" of the message ")
+    assert re.fullmatch(r"headers cannot be read \(.*year.*\)", text)
+    told = json.loads(message)
+    assert (told["routing_key"], told["payload"]) == ("unreadable", "1")
+    assert b"\x04sentT" in base64.b64decode(told["properties_base64"])
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(rows[1])
 
 
 @pytest.mark.long

@@ -6,10 +6,10 @@ import gc
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -44,16 +44,51 @@ def two_partitions(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.shuffle.partitions", before or "1")
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka broker, started when the first test asks for it, in one worker; its jars are fetched once."""
+def _service(fixture: str, name: str, running: Callable[[Path], AbstractContextManager[Any]]) -> Any:
+    """A fixture of a session: what runs in a folder of its own, started by the first test that asks, in one worker."""
+
+    @pytest.fixture(scope="session", name=fixture)
+    def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+        with ExitStack() as stack:
+            with starting(name):
+                there = stack.enter_context(running(tmp_path_factory.mktemp(fixture)))
+            yield there
+
+    return service
+
+
+@contextmanager
+def _kafka(folder: Path) -> Iterator[Broker]:
+    """A Kafka broker; its jars are fetched once."""
     from tests.support.kafka import Broker
 
-    broker = Broker(tmp_path_factory.mktemp("kafka"))
-    with starting("Kafka"):
-        broker.start()
+    broker = Broker(folder)
+    broker.start()
     yield broker
     broker.stop()
+
+
+@contextmanager
+def _qpid(folder: Path) -> Iterator[Qpid]:
+    """A broker of AMQP 0-9-1; its jars are fetched once."""
+    from tests.support.amqp import Qpid
+
+    broker = Qpid(folder)
+    broker.start()
+    yield broker
+    broker.end()
+
+
+def _hive_metastore(folder: Path) -> AbstractContextManager[str]:
+    """The address of a Hive metastore."""
+    from tests.support.catalog_servers import hive_metastore
+
+    return hive_metastore(folder)
+
+
+kafka = _service("kafka", "Kafka", _kafka)
+qpid = _service("qpid", "Qpid", _qpid)
+hive_metastore = _service("hive_metastore", "Hive metastore", _hive_metastore)
 
 
 @pytest.fixture(scope="session")
@@ -67,29 +102,6 @@ def postgres_running() -> Iterator[postgres_server.Server]:
 def postgres(postgres_running: postgres_server.Server) -> str:
     """The connection string of an empty database."""
     return postgres_running.database()
-
-
-@pytest.fixture(scope="session")
-def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Hive metastore, started by the first test that asks for it, in one worker."""
-    from tests.support.catalog_servers import hive_metastore
-
-    with ExitStack() as running:
-        with starting("Hive metastore"):
-            address = running.enter_context(hive_metastore(tmp_path_factory.mktemp("hive")))
-        yield address
-
-
-@pytest.fixture(scope="session")
-def qpid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Qpid]:
-    """A broker of AMQP 0-9-1, started by the first test that asks for it, in one worker; its jars are fetched once."""
-    from tests.support.amqp import Qpid
-
-    broker = Qpid(tmp_path_factory.mktemp("qpid"))
-    with starting("Qpid"):
-        broker.start()
-    yield broker
-    broker.end()
 
 
 @pytest.fixture(scope="session")

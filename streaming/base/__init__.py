@@ -86,7 +86,15 @@ if TYPE_CHECKING:
     from streaming.base.extras import needs
     from streaming.base.fields import settle
     from streaming.base.frozen_mapping import FrozenMapping
-    from streaming.base.http import host_of, is_only_place, password_in, place_in, retry_after
+    from streaming.base.http import (
+        SECRET_HEADERS,
+        check_url,
+        host_of,
+        is_only_place,
+        password_in,
+        place_in,
+        retry_after,
+    )
     from streaming.base.intervals import (
         END_OF_EVENT_TIMES,
         EPOCH,

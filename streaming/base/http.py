@@ -7,6 +7,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
+from streaming.base.argument_checks import check_type
+from streaming.base.errors import DeclarationError
+
+SECRET_HEADERS = "send them with secret_headers={'Authorization': 'NAME_OF_A_VARIABLE'}"
+"""The place of a password in what is sent to a server by HTTP."""
+
 
 def host_of(url: str) -> str:
     """Scheme, host and port: the rest of a URL may be all that it takes to be let in."""
@@ -15,6 +21,32 @@ def host_of(url: str) -> str:
         return f"{parts.scheme}://{parts.hostname or ''}{'' if parts.port is None else f':{parts.port}'}"
     except ValueError:
         return "a URL that cannot be read"
+
+
+def check_url(
+    of: str, url: object, example: str, *, instead: str, schemes: tuple[str, ...] = ("http", "https")
+) -> None:
+    """Refuse what is no URL of these schemes, and one with a user or password in it.
+
+    `of` is who has it, `instead` says where a password belongs. Nothing of it is told but scheme, host and port.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    # A pipeline without an HTTP client need not load one.
+    import httpx
+
+    check_type(f"url of {of}", url, str, f"a URL, such as '{example}'")
+    assert isinstance(url, str)
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        # Without the cause, which may name a part of a password.
+        raise DeclarationError(f"the url of {of} cannot be read; write '{example}'.") from None
+    if parsed.scheme not in schemes or not parsed.host:
+        raise DeclarationError(f"the url of {of} ({host_of(url)}) is no address; write '{example}'.")
+    if parsed.userinfo:
+        raise DeclarationError(f"the url of {of} to {parsed.host!r} has a user or password in it; {instead}.")
 
 
 def password_in(uri: str) -> str:

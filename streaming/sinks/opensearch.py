@@ -19,6 +19,7 @@ from streaming.base import (
     SinkError,
     check_tuple,
     check_type,
+    check_url,
     dataset_at,
     host_of,
     interval,
@@ -94,21 +95,8 @@ class OpenSearchIndex(Target):
     keeps_keys: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_type("url of OpenSearchIndex", self.url, str, "a URL, such as 'https://search.example:9200'")
-        try:
-            url = httpx.URL(self.url)
-        except httpx.InvalidURL:
-            # Without the cause, which may name a part of a password.
-            raise DeclarationError("the url of OpenSearchIndex cannot be read; write 'https://host:9200'.") from None
-        if url.scheme not in ("http", "https") or not url.host:
-            raise DeclarationError(
-                f"the url of OpenSearchIndex ({host_of(self.url)}) is no address; write 'https://host:9200'."
-            )
-        if url.userinfo:
-            raise DeclarationError(
-                f"the url of OpenSearchIndex to {url.host!r} has a user or password in it; name them with user= and "
-                "password='NAME_OF_A_VARIABLE'."
-            )
+        named = "name them with user= and password='NAME_OF_A_VARIABLE'"
+        check_url("OpenSearchIndex", self.url, "https://host:9200", instead=named)
         check_type("index of OpenSearchIndex", self.index, str, "its name, such as 'orders'")
         if not _INDEX.fullmatch(self.index) or self.index != self.index.lower():
             raise DeclarationError(

@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 import httpx
 
 from streaming.base import (
+    SECRET_HEADERS,
     Dataset,
     DeclarationError,
     FrozenMapping,
     SinkError,
     check_mapping,
     check_tuple,
-    check_type,
+    check_url,
     dataset_at,
     host_of,
     interval,
@@ -79,19 +80,7 @@ class Rest(Target):
     guarantee: ClassVar[Guarantee] = "at least once"
 
     def __post_init__(self) -> None:
-        check_type("url of Rest", self.url, str, "a URL, such as 'https://api.example/orders'")
-        try:
-            url = httpx.URL(self.url)
-        except httpx.InvalidURL:
-            # Without the cause, which may name a part of a password.
-            raise DeclarationError("the url of Rest cannot be read; write 'https://host/path'.") from None
-        if url.scheme not in ("http", "https") or not url.host:
-            raise DeclarationError(f"the url of Rest ({host_of(self.url)}) is no address; write 'https://host/path'.")
-        if url.userinfo:
-            raise DeclarationError(
-                f"the url of Rest to {url.host!r} has a user or password in it; send them with secret_headers="
-                "{'Authorization': 'NAME_OF_A_VARIABLE'}."
-            )
+        check_url("Rest", self.url, "https://host/path", instead=SECRET_HEADERS)
         for length in filter(None, (self.flush, self.timeout)):
             interval(length)
         for name in ("headers", "secret_headers"):

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
-from streaming.base import SourceError, interval, needs
+from streaming.base import SourceError, check_url, interval, needs
 from streaming.tables import s3
 
 _REGION = re.compile(r"^(?:sqs\.([a-z0-9-]+)|([a-z0-9-]+)\.queue)\.amazonaws\.")
@@ -46,10 +46,8 @@ class SqsQueue:
     listed_every: str = "1 hour"
 
     def __post_init__(self) -> None:
-        # Loads an HTTP client, which files without a queue need not wait for.
-        from streaming.sources.receivers.web import check_url
-
-        check_url("SqsQueue", self.url, ("http", "https"))
+        found = "credentials are found in the environment"
+        check_url("SqsQueue", self.url, "https://sqs.region.amazonaws.com/account/queue", instead=found)
         interval(self.listed_every)
         needs("boto3", f"the queue {self.url}", extra="s3")
 

@@ -12,16 +12,18 @@ from typing import Any, ClassVar
 import httpx
 
 from streaming.base import (
+    SECRET_HEADERS,
     DeclarationError,
     FrozenMapping,
     ReceiverError,
     check_mapping,
+    check_url,
     host_of,
     interval,
     retry_after,
 )
 from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
-from streaming.sources.receivers.web import all_headers, check_url, on_one_line, pause
+from streaming.sources.receivers.web import all_headers, on_one_line, pause
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -186,7 +188,7 @@ class HttpPoll(Connector):
     guarantee: ClassVar[LandingGuarantee] = "exactly once"
 
     def __post_init__(self) -> None:
-        check_url("HttpPoll", self.url, ("http", "https"))
+        check_url("HttpPoll", self.url, "https://host/path", instead=SECRET_HEADERS)
         for length in (self.every, self.timeout):
             interval(length)
         if self.cursor_in is not None and self.cursor_of_row is not None:

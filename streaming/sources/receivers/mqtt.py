@@ -79,8 +79,8 @@ class Mqtt(MessageBroker):
         # Only who receives by MQTT loads the client.
         from streaming.sources.receivers.mqtt_session import MqttSession
 
-        session = MqttSession(self)
-        with session.connected():
+        session = MqttSession(self, self.client_id, self.topics, self.session_seconds)
+        with session.connected(self.host, self.port):
             yield Received()
             while True:
                 yield session.portion()

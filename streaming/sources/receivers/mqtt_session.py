@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -16,11 +16,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from streaming.base import ReceiverError
 from streaming.sources.receivers.connector import IDLE
-from streaming.sources.receivers.messages import Message, MessagePortions, payload_fields
+from streaming.sources.receivers.messages import Message, MessageBroker, MessagePortions, payload_fields
 from streaming.sources.receivers.web import on_one_line
-
-if TYPE_CHECKING:
-    from streaming.sources.receivers.mqtt import Mqtt
 
 _IN_FLIGHT = 65_535
 """The most messages that MQTT lets a broker hand out without an acknowledgement."""
@@ -29,15 +26,17 @@ _FAILED = 128
 
 
 class MqttSession(MessagePortions[MQTTMessage]):
-    """The session of a receiver at its broker."""
+    """The session of a receiver at its broker, which keeps it for so many seconds while the receiver is away."""
 
-    def __init__(self, declared: Mqtt) -> None:
+    def __init__(self, broker: MessageBroker, client_id: str, topics: Sequence[str], seconds: int) -> None:
         super().__init__(_IN_FLIGHT)
-        self._declared = declared
+        self._broker = broker
+        self._topics = topics
+        self._seconds = seconds
         self._refusal = ""
         self._subscribed = False
         self._client = Client(
-            CallbackAPIVersion.VERSION2, declared.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
+            CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
         )
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
@@ -45,34 +44,34 @@ class MqttSession(MessagePortions[MQTTMessage]):
         self._client.on_message = self._on_message
 
     @contextmanager
-    def connected(self) -> Iterator[None]:
+    def connected(self, host: str, port: int) -> Iterator[None]:
         """The session of the broker for as long as the body lasts, subscribed to all topics.
 
         Raises:
             ReceiverError: the broker cannot be reached, or refuses; or a variable or certificate is not there.
         """
-        declared = self._declared
-        if declared.user is not None or declared.password is not None:
-            self._client.username_pw_set(declared.user or "", declared.secret())
+        broker = self._broker
+        if broker.user is not None or broker.password is not None:
+            self._client.username_pw_set(broker.user or "", broker.secret())
         properties: Any = Properties(PacketTypes.CONNECT)
         properties.ReceiveMaximum = _IN_FLIGHT
-        properties.SessionExpiryInterval = declared.session_seconds
-        self._client.connect_timeout = declared.seconds_to_connect
+        properties.SessionExpiryInterval = self._seconds
+        self._client.connect_timeout = broker.seconds_to_connect
         try:
-            encryption = declared.encryption()
+            encryption = broker.encryption()
             if encryption is not None:
                 self._client.tls_set_context(encryption)
-            self._client.connect(declared.host, declared.port, clean_start=False, properties=properties)
+            self._client.connect(host, port, clean_start=False, properties=properties)
         except OSError as error:
             raise ReceiverError(
-                f"{declared.address} cannot be reached ({error}); start the broker, or correct it."
+                f"{broker.address} cannot be reached ({error}); start the broker, or correct it."
             ) from error
         try:
-            deadline = time.monotonic() + declared.seconds_to_connect
+            deadline = time.monotonic() + broker.seconds_to_connect
             while not self._subscribed:
                 self._read(IDLE)
                 if time.monotonic() > deadline:
-                    raise ReceiverError(f"{declared.address} does not answer; start the broker, or correct it.")
+                    raise ReceiverError(f"{broker.address} does not answer; start the broker, or correct it.")
             yield
         finally:
             # The session stays, with what is not acknowledged.
@@ -86,18 +85,18 @@ class MqttSession(MessagePortions[MQTTMessage]):
     def _read(self, within: float) -> None:
         code = self._client.loop(within)
         if self._refusal:
-            raise ReceiverError(f"{self._declared.address} refuses ({self._refusal}).")
+            raise ReceiverError(f"{self._broker.address} refuses ({self._refusal}).")
         if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            raise ReceiverError(f"{self._declared.address} has ended the connection ({code.name}).")
+            raise ReceiverError(f"{self._broker.address} has ended the connection ({code.name}).")
 
     def _row(self, message: MQTTMessage) -> bytes:
-        if not self._declared.envelope:
+        if not self._broker.envelope:
             return on_one_line(bytes(message.payload))
         told = {"topic": message.topic, **payload_fields(message.payload)}
         return json.dumps(told, ensure_ascii=False).encode()
 
     def _on_message(self, client: Client, data: Any, message: MQTTMessage) -> None:
-        row = None if len(message.payload) > self._declared.longest_message else self._row(message)
+        row = None if len(message.payload) > self._broker.longest_message else self._row(message)
         # What was published with QoS 0 takes none of the places.
         self._take(Message(message, row, is_in_flight=message.qos > 0))
 
@@ -107,14 +106,10 @@ class MqttSession(MessagePortions[MQTTMessage]):
             return
         # What a topic retains comes with a new subscription only, not each time that the connection was lost.
         options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
-        client.subscribe([(topic, options) for topic in self._declared.topics])
+        client.subscribe([(topic, options) for topic in self._topics])
 
     def _on_subscribe(self, client: Client, data: Any, message: int, codes: Sequence[Any], properties: Any) -> None:
-        refused = [
-            f"{topic}: {code}"
-            for topic, code in zip(self._declared.topics, codes, strict=True)
-            if code.value >= _FAILED
-        ]
+        refused = [f"{topic}: {code}" for topic, code in zip(self._topics, codes, strict=True) if code.value >= _FAILED]
         self._refusal = ", ".join(refused)
         self._subscribed = not refused
 

@@ -96,9 +96,10 @@ class RabbitMq(MessageBroker):
             ReceiverError: the broker is away, or refuses, or there is no such queue.
         """
         # Only who receives from RabbitMQ loads the client.
-        from streaming.sources.receivers.rabbitmq_queue import consuming
+        from streaming.sources.receivers.rabbitmq_queue import BrokerQueue, consuming
 
-        with consuming(self) as queue:
+        there = BrokerQueue(self.host, self.port_number, self.virtual_host, self.queue, self.prefetch)
+        with consuming(self, there) as queue:
             yield Received()
             while True:
                 yield queue.portion()

@@ -6,9 +6,10 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pika import BlockingConnection, ConnectionParameters, PlainCredentials, SSLOptions
 from pika.adapters.blocking_connection import BlockingChannel
@@ -26,11 +27,8 @@ from pika.frame import Header
 from pika.spec import FRAME_END_SIZE, FRAME_HEADER, Basic, BasicProperties
 
 from streaming.base import ReceiverError
-from streaming.sources.receivers.messages import Message, MessagePortions, payload_fields
+from streaming.sources.receivers.messages import Message, MessageBroker, MessagePortions, payload_fields
 from streaming.sources.receivers.web import on_one_line
-
-if TYPE_CHECKING:
-    from streaming.sources.receivers.rabbitmq import RabbitMq
 
 _HEARTBEAT = 60
 """Seconds, where a broker proposes none."""
@@ -40,6 +38,17 @@ _FRAME, _CONTENT = Struct(">BHL"), Struct(">HHQ")
 """The beginning of a frame: kind, channel and size; and of its content where that are properties, with the length."""
 _OF_STREAM = "x-stream-offset"
 """The header that RabbitMQ gives each message of a stream."""
+
+
+@dataclass(frozen=True)
+class BrokerQueue:
+    """A queue, the place of its broker, and the most messages that this hands out before they are acknowledged."""
+
+    host: str
+    port: int
+    virtual_host: str
+    name: str
+    prefetch: int
 
 
 class _UnreadProperties(BasicProperties):
@@ -71,27 +80,27 @@ class _TolerantConnection(SelectConnection):
 
 
 @contextmanager
-def consuming(declared: RabbitMq) -> Iterator[ConsumedQueue]:
+def consuming(broker: MessageBroker, queue: BrokerQueue) -> Iterator[ConsumedQueue]:
     """The queue, consumed for as long as the body lasts.
 
     Raises:
         ReceiverError: the broker cannot be reached, or refuses; or a variable or certificate is not there.
     """
-    connection = _connected(declared)
+    connection = _connected(broker, queue)
     try:
         try:
             channel = connection.channel()
             # Passively: who declared the queue knows its bindings and arguments.
-            channel.queue_declare(declared.queue, passive=True)
-            channel.basic_qos(prefetch_count=declared.prefetch)
-            consumed = ConsumedQueue(declared, connection, channel)
+            channel.queue_declare(queue.name, passive=True)
+            channel.basic_qos(prefetch_count=queue.prefetch)
+            consumed = ConsumedQueue(broker, queue, connection, channel)
         except ChannelClosedByBroker as error:
             raise ReceiverError(
-                f"{declared.address} cannot be consumed ({error.reply_text}); declare and bind the queue at the "
+                f"{broker.address} cannot be consumed ({error.reply_text}); declare and bind the queue at the "
                 "broker, or correct its name or who may read it."
             ) from error
         except AMQPError as error:
-            raise _ended(declared.address, error) from error
+            raise _ended(broker.address, error) from error
         yield consumed
     finally:
         # What is not acknowledged goes back to the queue.
@@ -99,37 +108,37 @@ def consuming(declared: RabbitMq) -> Iterator[ConsumedQueue]:
             connection.close()
 
 
-def _connected(declared: RabbitMq) -> BlockingConnection:
+def _connected(broker: MessageBroker, queue: BrokerQueue) -> BlockingConnection:
     optional: dict[str, Any] = {}
-    password = declared.secret()
-    if declared.user is not None and password is not None:
-        optional["credentials"] = PlainCredentials(declared.user, password)
+    password = broker.secret()
+    if broker.user is not None and password is not None:
+        optional["credentials"] = PlainCredentials(broker.user, password)
     try:
-        encryption = declared.encryption()
+        encryption = broker.encryption()
         if encryption is not None:
-            optional["ssl_options"] = SSLOptions(encryption, declared.host)
+            optional["ssl_options"] = SSLOptions(encryption, queue.host)
         return BlockingConnection(
             ConnectionParameters(
-                declared.host,
-                declared.port_number,
-                declared.virtual_host,
-                socket_timeout=declared.seconds_to_connect,
-                stack_timeout=declared.seconds_to_connect,
+                queue.host,
+                queue.port,
+                queue.virtual_host,
+                socket_timeout=broker.seconds_to_connect,
+                stack_timeout=broker.seconds_to_connect,
                 # Without one, who is cut off from the network would wait for ever.
                 heartbeat=lambda _, proposed: int(proposed) or _HEARTBEAT,
-                client_properties={"connection_name": f"tidemark receiver of {declared.queue}"},
+                client_properties={"connection_name": f"tidemark receiver of {queue.name}"},
                 **optional,
             ),
             _impl_class=_TolerantConnection,
         )
     except (ProbableAuthenticationError, ProbableAccessDeniedError) as error:
         raise ReceiverError(
-            f"{declared.address} refuses {declared.user or 'guest'} ({_reason(error)}); correct user, password or "
+            f"{broker.address} refuses {broker.user or 'guest'} ({_reason(error)}); correct user, password or "
             "virtual_host, or let them in there."
         ) from error
     except (AMQPError, OSError) as error:
         raise ReceiverError(
-            f"{declared.address} cannot be reached ({_reason(error)}); start the broker, or correct the declaration."
+            f"{broker.address} cannot be reached ({_reason(error)}); start the broker, or correct the declaration."
         ) from error
 
 
@@ -155,14 +164,16 @@ def _reason(error: BaseException) -> str:
 class ConsumedQueue(MessagePortions[int]):
     """A queue that is consumed; its messages are known by their tags."""
 
-    def __init__(self, declared: RabbitMq, connection: BlockingConnection, channel: BlockingChannel) -> None:
-        super().__init__(declared.prefetch)
-        self._declared = declared
+    def __init__(
+        self, broker: MessageBroker, queue: BrokerQueue, connection: BlockingConnection, channel: BlockingChannel
+    ) -> None:
+        super().__init__(queue.prefetch)
+        self._broker = broker
         self._connection = connection
         self._channel = channel
         self._refusal = ""
         channel.add_on_cancel_callback(self._on_cancel)
-        channel.basic_consume(declared.queue, self._on_message)
+        channel.basic_consume(queue.name, self._on_message)
 
     def _acknowledge(self, messages: Sequence[Message[int]]) -> None:
         # Where the connection is gone, the messages come again.
@@ -182,13 +193,13 @@ class ConsumedQueue(MessagePortions[int]):
         try:
             self._connection.process_data_events(within)
         except AMQPError as error:
-            raise _ended(self._declared.address, error) from error
+            raise _ended(self._broker.address, error) from error
         if self._refusal:
-            raise ReceiverError(f"{self._declared.address} {self._refusal}")
+            raise ReceiverError(f"{self._broker.address} {self._refusal}")
         if self._channel.is_closed:
             # The client says it only to who waits for an answer on the channel, and keeps the reason to itself.
             reason = getattr(self._channel, "_closing_reason", None)
-            raise _ended(self._declared.address, reason or ChannelWrongStateError("the channel is closed"))
+            raise _ended(self._broker.address, reason or ChannelWrongStateError("the channel is closed"))
 
     def _on_message(
         self, channel: BlockingChannel, method: Basic.Deliver, properties: BasicProperties, payload: bytes
@@ -198,14 +209,14 @@ class ConsumedQueue(MessagePortions[int]):
                 "is a stream, of which the broker does not keep in mind how far it was read; receive from a queue "
                 "that is bound to the same exchange."
             )
-        row = None if len(payload) > self._declared.longest_message else self._row(method, properties, payload)
+        row = None if len(payload) > self._broker.longest_message else self._row(method, properties, payload)
         self._take(Message(method.delivery_tag, row))
 
     def _on_cancel(self, frame: Any) -> None:
         self._refusal = "gives no more, as its queue was deleted or is moving; declare it again where it is gone."
 
     def _row(self, method: Basic.Deliver, properties: BasicProperties, payload: bytes) -> bytes:
-        if not self._declared.envelope:
+        if not self._broker.envelope:
             return on_one_line(payload)
         sent = {"exchange": method.exchange, "routing_key": method.routing_key, "redelivered": method.redelivered}
         if isinstance(properties, _UnreadProperties):

@@ -1,4 +1,4 @@
-"""The common parts of connectors to web servers: addresses, headers with secrets in them, and pauses."""
+"""The common parts of connectors to web servers: headers with secrets in them, and pauses."""
 
 from __future__ import annotations
 
@@ -6,31 +6,8 @@ import os
 import time
 from collections.abc import Generator, Mapping
 
-import httpx
-
-from streaming.base import DeclarationError, ReceiverError, check_type
+from streaming.base import ReceiverError
 from streaming.sources.receivers.connector import IDLE, Received
-
-
-def check_url(of: str, url: str, schemes: tuple[str, ...]) -> None:
-    """Refuse what is no URL of these schemes, and one with a password in it.
-
-    Raises:
-        DeclarationError: with the value.
-    """
-    example = f"'{schemes[-1]}://host/path'"
-    check_type(f"url of {of}", url, str, f"a URL, such as {example}")
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise DeclarationError(f"url={url!r} of {of} cannot be read: {error}.") from error
-    if parsed.scheme not in schemes or not parsed.host:
-        raise DeclarationError(f"url={url!r} of {of} is no address; write {example}.")
-    if parsed.userinfo:
-        raise DeclarationError(
-            f"the url of {of} to {parsed.host!r} has a user or password in it; send them with secret_headers="
-            "{'Authorization': 'NAME_OF_A_VARIABLE'}."
-        )
 
 
 def all_headers(address: str, headers: Mapping[str, str], secret: Mapping[str, str]) -> dict[str, str]:

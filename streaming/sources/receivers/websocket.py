@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from streaming.base import FrozenMapping, check_mapping, check_tuple, host_of, interval
+from streaming.base import SECRET_HEADERS, FrozenMapping, check_mapping, check_tuple, check_url, host_of, interval
 from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
-from streaming.sources.receivers.web import all_headers, check_url
+from streaming.sources.receivers.web import all_headers
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Websocket(Connector):
     takes_requests: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_url("Websocket", self.url, ("ws", "wss"))
+        check_url("Websocket", self.url, "wss://host/path", instead=SECRET_HEADERS, schemes=("ws", "wss"))
         check_tuple("opening of Websocket", self.opening, str, "a tuple of messages, also for one of them")
         for name in ("headers", "secret_headers"):
             check_mapping(f"{name} of Websocket", getattr(self, name), str, "a dict from header to text")

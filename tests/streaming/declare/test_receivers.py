@@ -38,8 +38,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a key to nothing": (lambda: TcpListener(1, key="k.pem"), "key='k.pem' of TcpListener encrypts nothing"),
     "no line": (lambda: TcpSocket("h", 1, longest_line=0), "longest_line=0 takes no line"),
     "no websocket": (
-        lambda: Websocket("http://h"),
-        "url='http://h' of Websocket is no address; write 'wss://host/path'",
+        lambda: Websocket("http://u:p@h/secret"),
+        r"the url of Websocket \(http://h\) is no address; write 'wss://host/path'",
     ),
     "password": (lambda: HttpPoll("http://u:p@h/"), "the url of HttpPoll to 'h' has a user or password in it"),
     "two cursors": (lambda: HttpPoll("http://h", cursor_in="a", cursor_of_row="b"), "exclude one another"),

@@ -23,7 +23,7 @@ from streaming import Lake, RabbitMq, Received, Reception
 from streaming.base.errors import ReceiverError, StreamingError
 from streaming.sources.receivers import rabbitmq_queue
 from streaming.sources.receivers.messages import payload_fields
-from streaming.sources.receivers.rabbitmq_queue import consuming
+from streaming.sources.receivers.rabbitmq_queue import BrokerQueue, consuming
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.amqp import Broker, Qpid, RabbitMqServer
 from tests.support.pipelines.queued import PORT, VIRTUAL_HOST
@@ -204,7 +204,8 @@ def test_a_message_that_is_refused_alone_holds_up_none_behind_it(rabbitmq: Rabbi
 
 def test_a_channel_that_the_broker_closes_is_missed(qpid: Qpid) -> None:
     connector = orders(qpid, "closed")
-    with consuming(replace(connector, prefetch=10)) as queue:
+    there = BrokerQueue("127.0.0.1", connector.port_number, connector.virtual_host, "closed", 10)
+    with consuming(connector, there) as queue:
         assert queue.portion() == Received()
         # Upon which a broker closes the channel.
         queue._channel._impl.queue_declare("nobody_has_this", passive=True, callback=lambda answer: None)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,9 @@ from streaming import (
     changed,
     retract,
 )
+from streaming.audit import audit
 from streaming.changes import publish
+from streaming.operations import rebuild
 from tests.support.instants import NOW
 from tests.support.runs import run
 from tests.support.services import starting
@@ -224,3 +228,63 @@ def test_an_asset_of_dagster_goes_on_from_the_revision_of_its_last_run(
         publish(spark, lake, orders_by_hour)
         assert days() == ["2026-01-05"]
         assert days() == []
+
+
+def test_the_model_of_the_story_restates_the_two_days_that_its_changed_rule_left(
+    spark: SparkSession, lake: Lake, dbt: str, project: Path
+) -> None:
+    """The view, the receipts and the model of the page, and one receipt of March 4th besides.
+
+    ```
+    receipts      2nd 40 and 25, 3rd 10, 4th 15       then 4000 and 1000 in the place of 40 and 10
+    dbt           2nd 4025, 3rd 1000, 4th 15
+    where         amount <= 500                       takings of Bonn are gone
+    dbt           2nd 25, 4th 15                      of which the 2nd alone is built again
+    ```
+    """
+    page = (PROJECT / "docs" / "wrong-number.md").read_text()
+    declared: dict[str, Any] = {}
+    exec(_block(page, "python", "receipts = Stream"), declared)
+    first, then = (
+        [json.loads(line) for line in block.splitlines()] for block in re.findall(r"<<'END'\n(.*?)\nEND", page, re.S)
+    )
+    shutil.rmtree(project / "models")
+    (project / "models").mkdir()
+    (project / "models" / "takings_by_day.sql").write_text(_block(page, "", 'source("tills", "takings_current")'))
+    place = {"plugin": "delta", "delta_table_path": lake.path("tills", "takings_current")}
+    source = {"name": "tills", "tables": [{"name": "takings_current", "config": place}]}
+    (project / "models" / "sources.yml").write_text(json.dumps({"sources": [source]}))
+
+    def build(pipeline: Pipeline, since: int | None = None) -> tuple[int, dict[str, tuple[Any, ...]]]:
+        told = changed(pipeline, since=-1 if since is None else since, lake=lake)
+        variables = {} if since is None else {"changed": {"takings": told.document()}}
+        command = [dbt, "run", "--quiet", "--profiles-dir", ".", "--vars", json.dumps(variables)]
+        subprocess.run(command, cwd=project, check=True)
+        return told.revision, {str(day)[:10]: (amount, by) for day, amount, by in built("takings_by_day")}
+
+    pipeline, takings = declared["pipeline"], declared["takings"]
+    fourth = {"id": "k-3", "version": 1, "shop": "Kiel", "at": "2026-03-04T10:00:00Z", "amount": 15}
+    run(spark, lake, pipeline, [*first, fourth])
+    run(spark, lake, pipeline, then)
+    assert correct(spark, lake, takings, lambda: NOW)
+    publish(spark, lake, takings)
+    known, before = build(pipeline)
+    assert {day: amount for day, (amount, _) in before.items()} == {
+        "2026-03-02": 4025,
+        "2026-03-03": 1000,
+        "2026-03-04": 15,
+    }
+    left = replace(takings, where="amount <= 500")
+    changed_pipeline = replace(pipeline, operators=(left,))
+    rebuild(spark, lake, changed_pipeline, left, now=lambda: NOW)
+    publish(spark, lake, left)
+    _, after = build(changed_pipeline, known)
+    assert {day: amount for day, (amount, _) in after.items()} == {"2026-03-02": 25, "2026-03-04": 15}
+    assert {day for day, row in after.items() if row != before[day]} == {"2026-03-02"}
+    assert [finding for finding in audit(spark, lake, changed_pipeline) if not finding.holds] == []
+
+
+def _block(page: str, language: str, with_text: str) -> str:
+    """The block of a page, in this language, that has a text in it."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page, re.S | re.M)
+    return next(text for of, text in blocks if of == language and with_text in text)

@@ -103,7 +103,7 @@ def _print(answer: Why, limit: int, depth: int = 0) -> None:
     if depth == 0:
         decided = (*answer.rules.items(), *map(_pin, answer.pins), *_versions(answer.versions))
         about = [f"{name}: {text}" for name, text in decided]
-        _print_lines("what decided, and what was read", [*about, f"files of logs: {answer.files}"], len(about) + 1)
+        _print_lines("what decided, and what was read", [*about, f"read: {answer.files}"], len(about) + 1)
         verdicts = [
             f"{each.outcome}  {each.table} version {each.version}  {each.expectation}: {each.observed}"
             for each in answer.verdicts

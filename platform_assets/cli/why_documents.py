@@ -11,7 +11,7 @@ from platform_assets.cli.documents import Document, VerdictDocument
 
 
 class FilesDocument(BaseModel):
-    """The number of files of the logs that were read, and of how many."""
+    """The number of files of logs, and of dimensions, that were read, and of how many."""
 
     read: int
     of: int

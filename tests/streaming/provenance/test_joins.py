@@ -69,16 +69,10 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     ```
     """
     there = Lake(str(tmp_path_factory.mktemp("site") / "lake"))
-    land_all(
-        there,
-        visits,
-        [row(*each, pages=n) for *each, n in (("a", 0, 1), ("b", 10, 2), ("c", 20, 3), ("d", 20, 4), ("end", 90, 9))],
-    )
-    land_all(
-        there,
-        clicks,
-        [row(*each, pages=n) for *each, n in (("a", 0.5, 5), ("c", 20.5, 0), ("e", 30, 6), ("end", 90, 9))],
-    )
+    of_visits = [("a", 0, 1), ("b", 10, 2), ("c", 20, 3), ("d", 20, 4), ("end", 90, 9)]
+    of_clicks = [("a", 0.5, 5), ("c", 20.5, 0), ("e", 30, 6), ("end", 90, 9)]
+    land_all(there, visits, [row(key, seconds, pages=pages) for key, seconds, pages in of_visits])
+    land_all(there, clicks, [row(key, seconds, pages=pages) for key, seconds, pages in of_clicks])
     land_all(there, orders, [row("a", 1, amount=10, version=1), row("end", 90, amount=0, version=1)])
     drain(spark, there, site, now=lambda: NOW)
     land_all(there, clicks, [row("b", 10.5, pages=7)])

@@ -39,7 +39,7 @@ class Story:
         lake = Lake(str(folder / of))
         answers = DeltaTable(lake.table(self.pipeline.operator(of)))
         answers.alter.set_table_properties({"delta.appendOnly": "false"})
-        answers.update(predicate="number = 1", new_values=wrong)
+        answers.update(predicate="number = 1", new_values={**wrong})
         return lake
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ met = Joined(
     on=("id",),
     between=("-1 second", "1 second"),
     kind="outer",
-    select={"id": "id", "read": "left.pages", "clicked": "right.pages"},
-    where="right.pages > 0",
+    select={"id": "id", "read": "left_pages", "clicked": "right_pages"},
+    where="right_pages > 0",
 )
 paid = Joined(
     "paid",
@@ -51,6 +52,8 @@ paid = Joined(
     between=("0 seconds", "5 seconds"),
     select={"id": "id", "pages": "pages", "amount": "amount"},
 )
+THEN = (NOW + timedelta(minutes=1)).isoformat()
+"""An instant between the two drains of the lake."""
 site = Pipeline(name="site", streams=(visits, clicks, orders), operators=(met, paid))
 
 
@@ -77,7 +80,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     drain(spark, there, site, now=lambda: NOW)
     land_all(there, clicks, [row("b", 10.5, pages=7)])
     land_all(there, orders, [row("a", 1, amount=20, version=2)])
-    drain(spark, there, site, now=lambda: NOW)
+    drain(spark, there, site, now=lambda: NOW + timedelta(hours=1))
     return there
 
 
@@ -109,7 +112,7 @@ def test_a_pair_of_an_outer_join_voids_what_was_told_of_its_row_alone(spark: Spa
     assert rows_of(pair) == [("clicks", "b", ""), ("visits", "b", "")]
     with pytest.raises(ReadError, match="no result of"):
         told(spark, lake, met, id="b", _right_at=None)
-    then = why(site, met, {"id": "b"}, lake=lake, spark=spark, as_of="0")
+    then = why(site, met, {"id": "b"}, lake=lake, spark=spark, as_of=THEN)
     assert (then.agrees, then.published[0]["clicked"], rows_of(then)) == (True, None, [("visits", "b", "")])
 
 
@@ -133,7 +136,7 @@ def test_a_pair_stands_by_the_revision_that_stands(spark: SparkSession, lake: La
 def test_a_pair_that_was_taken_back_is_no_result_any_more_and_was_one_before(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(ReadError, match="no result of"):
         told(spark, lake, paid, id="a", amount=10)
-    then = why(site, paid, {"id": "a"}, lake=lake, spark=spark, as_of="0")
+    then = why(site, paid, {"id": "a"}, lake=lake, spark=spark, as_of=THEN)
     assert (then.agrees, then.published[0]["amount"]) == (True, 10)
 
 

@@ -15,6 +15,7 @@ from streaming import (
     CoGrouped,
     Delivery,
     Derived,
+    Files,
     Json,
     JsonLines,
     Lake,
@@ -53,6 +54,7 @@ def amounts(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -
 TOGETHER = CoGrouped(
     "together", CLICKS, CLICKS, ("id",), SessionWindow("30 seconds"), "due bigint, paid bigint", amounts
 )
+BOTH = replace(TOGETHER, name="both", left=ORDERS)
 Result = tuple[str, int, int, int | None, int | None]
 """Key, start and end in seconds after T0, then the values."""
 
@@ -115,6 +117,67 @@ def test_a_window_has_the_pairs_of_the_rows_that_stood_in_time_and_is_corrected_
 
 
 @pytest.mark.long
+def test_a_session_that_falls_apart_while_it_is_open_tells_of_the_part_that_is_over(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    orders            clicks
+    a v1 9 at 00:25   a at 00:00 (1), a at 00:50 (2)    one session, up to 01:20
+    z at 01:10        z at 01:10                        the clocks come to 01:00: it is open
+    a is deleted                                        two, of which the first is over
+                      (1) is taken back by hand         the second alone, which is open
+    z at 05:00        z at 05:00                        closes it
+    """
+    pipeline = Pipeline(name="shop", streams=(ORDERS, CLICKS), operators=(BOTH,))
+
+    def corrected(of_orders: Sequence[dict[str, Any]] = (), of_clicks: Sequence[dict[str, Any]] = ()) -> list[Result]:
+        run_sides(spark, lake, pipeline, left=of_orders, right=of_clicks)
+        correct(spark, lake, BOTH, lambda: NOW)
+        return [each for each in shown(spark, lake, "current", BOTH) if each[0] == "a"]
+
+    assert corrected([row("a", 1, 25, 9)], [row("a", 1, 0, 1), row("a", 1, 50, 2)]) == []
+    assert corrected([row("z", 1, 70, 0)], [row("z", 1, 70, 0)]) == []
+    apart = [("a", 0, 30, 0, 1)]
+    assert corrected([deleted("a", 2)]) == apart
+    retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 1"), "by a robot", "ada", lambda: NOW)
+    assert corrected() == []
+    # Somebody has taken back rows of one of the streams alone, and of that one not yet.
+    assert shown(spark, lake.as_of({"orders": 2, "clicks": 1}), "current", BOTH) == apart
+    assert corrected([row("z", 2, 300, 0)], [row("z", 2, 300, 0)]) == [("a", 50, 80, 0, 2)]
+    check(spark, lake, pipeline)
+
+
+@pytest.mark.long
+def test_a_session_of_the_day_after_stands_until_that_day_is_corrected(spark: SparkSession, lake: Lake) -> None:
+    """
+    clicks                                   taps
+    a at 23:59:40 (1), a at 00:00:30 (2)     z at 00:02:00      two sessions
+    z at 00:02:00                                               they are over
+    a at 00:00:05 (4), late                                     would join them
+    (4) is taken back                                           two, and only the day of the first is corrected
+                                             z is taken back    neither is of it
+    """
+    taps, day = replace(CLICKS, name="taps", source=Files("landing/taps")), 86_400
+    beside = replace(TOGETHER, name="beside", right=taps)
+    pipeline = Pipeline(name="shop", streams=(CLICKS, taps), operators=(beside,))
+    both = [("a", day - 20, day + 10, 1, 0), ("a", day + 30, day + 60, 2, 0)]
+    clicks = [row("a", 1, day - 20, 1), row("a", 1, day + 30, 2)]
+    run_sides(spark, lake, pipeline, left=clicks, right=[row("z", 1, day + 120, 8)])
+    run_sides(spark, lake, pipeline, left=[row("z", 1, day + 120, 0)])
+    run_sides(spark, lake, pipeline, left=[row("a", 1, day + 5, 4)])
+    retract(spark, lake, pipeline, CLICKS, RowChoice("amount = 4"), "twice", "ada", lambda: NOW)
+    run(spark, lake, pipeline)
+    runtime_of(beside, lake).correct(spark, [T0.date()], lambda: NOW)
+    assert shown(spark, lake, "current", beside) == both
+    retract(spark, lake, pipeline, taps, RowChoice("amount = 8"), "twice", "ada", lambda: NOW)
+    run(spark, lake, pipeline)
+    assert shown(spark, lake, "current", beside) == both
+    correct(spark, lake, beside, lambda: NOW)
+    assert shown(spark, lake, "current", beside) == both
+    check(spark, lake, pipeline)
+
+
+@pytest.mark.long
 def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_between(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -126,13 +189,12 @@ def test_a_session_of_two_streams_falls_apart_when_somebody_takes_back_the_row_b
                      it is put back                    one again
     a is deleted                                       of clicks alone
     """
-    both = CoGrouped("both", ORDERS, CLICKS, ("id",), SessionWindow("30 seconds"), TOGETHER.result, amounts)
-    pipeline = Pipeline(name="shop", streams=(ORDERS, CLICKS), operators=(both,))
+    pipeline = Pipeline(name="shop", streams=(ORDERS, CLICKS), operators=(BOTH,))
 
     def corrected() -> list[Result]:
         run(spark, lake, pipeline)
-        correct(spark, lake, both, lambda: NOW)
-        return [each for each in shown(spark, lake, "current", both) if each[0] == "a"]
+        correct(spark, lake, BOTH, lambda: NOW)
+        return [each for each in shown(spark, lake, "current", BOTH) if each[0] == "a"]
 
     clicks = [row("a", 1, 25, 1), row("a", 1, 50, 2)]
     run_sides(spark, lake, pipeline, left=[row("a", 1, 0, 9)], right=clicks)

@@ -166,9 +166,12 @@ class Windowed(OverWindows):
 
     @property
     def refuses_changes(self) -> str:
-        """Late rows that are left out, and an update would be counted beside what it changes."""
-        if self.updated:
-            return "late='update' publishes what a correction changes; declare late='correct'"
+        """Late rows that are left out, and of sessions updates: one that falls apart is no later result of itself."""
+        if self.updated and self.window.merging:
+            return (
+                "late='update' publishes sessions that only grow, and one may fall apart where a row is taken back; "
+                "declare late='correct'"
+            )
         return super().refuses_changes
 
     @property

@@ -328,9 +328,13 @@ def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
 
 def finish_or_retract(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
-    """The results with `_retracted`: true in a row without values for each group of which a function gives none."""
+    """The results with `_retracted`: true in a row without values for each group that has none.
+
+    That is one of which a function gives none, or of which all rows are taken back.
+    """
     results = finish(groups, view, *extra).withColumn(RETRACTED, F.lit(False))
-    return results if view.function is None else retract_others(results, groups, view, *extra)
+    may_have_none = view.function is not None or are_signed(groups)
+    return retract_others(results, groups, view, *extra) if may_have_none else results
 
 
 def retract_others(results: DataFrame, groups: DataFrame, of: OverWindows, *extra: str) -> DataFrame:

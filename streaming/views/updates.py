@@ -61,7 +61,8 @@ def updates_between(log: DataFrame, view: Windowed, before: Progress, batches: S
 
     The view's columns, computed from all rows up to a batch, that `_batch`, `_retracted` and `_day`. One row per key,
     window and batch that brought a late pair in time; for sessions see `_sessions_with_late_rows`. A retracted row has
-    no values: it stands for results that are void, of a window for which the function gives none.
+    no values: it stands for results that are void, of a window for which the function gives none, or of which all rows
+    are taken back.
     """
     counted = pairs(log.where(F.col(_BATCH) <= batches[-1].number), view)
     if kind_of(view).merges:

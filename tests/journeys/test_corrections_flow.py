@@ -24,6 +24,7 @@ from streaming import (
     Lake,
     Pipeline,
     Selected,
+    SessionWindow,
     Stream,
     Table,
     Tumbling,
@@ -354,8 +355,11 @@ def test_any_operator_that_is_corrected_can_be_followed(spark: SparkSession, lak
 
 met = Joined("met", minutes, minutes, on=("country",), between=("0 seconds", "1 hour"))
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "updates": (
-        lambda: Pipeline(minutes, (replace(by_hour, late="update", allowed_lateness="1 minute"),)),
+    "updates of sessions": (
+        lambda: Pipeline(
+            minutes,
+            (replace(by_hour, window=SessionWindow("1 minute"), late="update", allowed_lateness="1 minute"),),
+        ),
         "late='correct'",
     ),
     "outer join": (lambda: Pipeline(minutes, (replace(met, kind="left"),)), "kind='inner'"),

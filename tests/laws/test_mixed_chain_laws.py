@@ -6,12 +6,15 @@ any commit. The oracle is plain Python over the revisions as they were sent, and
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +23,12 @@ from pyspark.sql import SparkSession
 from streaming import (
     BoundedOutOfOrderness,
     CoGrouped,
+    Delivery,
     Derived,
     History,
     Joined,
     Json,
+    JsonLines,
     Keyed,
     Lake,
     Pipeline,
@@ -43,6 +48,7 @@ from streaming.audit.laws import audit
 from streaming.base import StreamingError
 from streaming.changes import publish
 from streaming.declare import CURRENT, Operator
+from streaming.sinks import RESULT_ID
 from streaming.tables import delta
 from tests.laws.standing import sessions, side_of
 from tests.support.instants import NOW, T0
@@ -263,11 +269,13 @@ def intervals(batches: Batches) -> list[Row]:
     return found
 
 
-def chain_of(kinds: Sequence[Kind]) -> list[Pipeline]:
+def chain_of(kinds: Sequence[Kind], folder: Path) -> list[Pipeline]:
+    """A pipeline for each level; what is current of the last one is delivered into a folder."""
     stream, pipelines = ORDERS, []
     for number, kind in enumerate(kinds):
         operator = kind.declared(f"level{number}", stream)
-        pipelines.append(Pipeline(stream, (operator,)))
+        told = Delivery("told", operator, JsonLines(str(folder)), what="current")
+        pipelines.append(Pipeline(stream, (operator,), deliveries=(told,) if number + 1 == len(kinds) else ()))
         clock = Derived if kind.tells_clock else partial(BoundedOutOfOrderness, "10 seconds")
         is_of_row = kind.at in ("window_start", "_at")
         stream = Stream(
@@ -301,6 +309,19 @@ def current(lake: Lake, operator: Operator, kind: Kind) -> list[Row]:
     )
 
 
+def delivered(folder: Path, kind: Kind) -> list[Row]:
+    """What a consumer holds that applies each change that it is told of."""
+    there: dict[str, Row] = {}
+    for file in sorted(each for each in folder.rglob("*") if each.is_file() and not each.name.startswith(".")):
+        for line in map(json.loads, file.read_text().splitlines()):
+            if line.get("_change") == "delete":
+                del there[line[RESULT_ID]]
+            elif "_change" in line:
+                at = (datetime.fromisoformat(line[kind.at]) - T0).total_seconds()
+                there[line[RESULT_ID]] = (line["country"], at, line["amount"])
+    return sorted(row for row in there.values() if row[0] != END)
+
+
 def drawn(chance: random.Random, until: float, versions: dict[str, int]) -> list[Revision]:
     """Revisions of a few keys: updates, moves, deletes, keys that come again, old ones that come late."""
     batch = []
@@ -328,14 +349,14 @@ def done_at_once(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[Ca
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kinds_follow_one_another(
-    spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = draws(f"mixed chain {seed}")
     names = chance.sample(sorted(KINDS), chance.choice((2, 3, 4)))
     kinds = [KINDS[name] for name in names]
     if chance.random() < 0.2:
         names[0], kinds[0] = "history", HISTORY
-    pipelines = chain_of(kinds)
+    pipelines = chain_of(kinds, tmp_path / "told")
     until, versions = 400.0, defaultdict[str, int](int)
 
     def disturbed(times: int) -> None:
@@ -368,9 +389,10 @@ def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kin
         assert told[number] == truth[number], (names, number, name)
     findings = [finding for pipeline in pipelines for finding in audit(spark, lake, pipeline)]
     assert [finding for finding in findings if not finding.holds] == [], names
-    revisions = [delta.opened(lake.log(pipeline.stream)).version() for pipeline in pipelines]
+    versions_of_logs = [delta.opened(lake.log(pipeline.stream)).version() for pipeline in pipelines]
     quiet(spark, lake, pipelines)
-    assert [delta.opened(lake.log(pipeline.stream)).version() for pipeline in pipelines] == revisions, names
+    assert [delta.opened(lake.log(each.stream)).version() for each in pipelines] == versions_of_logs, names
+    assert delivered(tmp_path / "told", kinds[-1]) == truth[-1], names
 
 
 def quiet(spark: SparkSession, lake: Lake, pipelines: Sequence[Pipeline]) -> None:

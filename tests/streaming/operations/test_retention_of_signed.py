@@ -1,4 +1,4 @@
-"""Old days leave logs whose rows are taken back: what windows and sessions of them need stays, and what was told, too."""
+"""Old days leave logs whose rows are taken back: what windows of them need stays, and what was told, too."""
 
 from __future__ import annotations
 

@@ -289,7 +289,8 @@ def refused(pipeline: Pipeline) -> RetractionError:
 
 
 def test_who_takes_each_row_for_one_that_stands_keeps_rows_from_being_taken_back() -> None:
-    updated = replace(MINUTES, name="updated", late="update", allowed_lateness="1 minute")
+    visits = SessionWindow("30 seconds")
+    updated = replace(MINUTES, name="updated", window=visits, late="update", allowed_lateness="1 minute")
     assert "view 'updated' follows them" in str(refused(Pipeline(READINGS, (updated,))))
     dropping = replace(MINUTES, name="dropping", late="drop")
     assert "view 'dropping' follows them" in str(refused(Pipeline(READINGS, (dropping,))))

@@ -72,6 +72,12 @@ def test_two_streams_and_two_kinds_of_operator_run_are_audited_maintained_and_re
     assert rebuild(spark, lake, house, tally, now=lambda: NOW).rows == 4
 
 
+def test_an_operator_of_a_users_own_refuses_rows_that_are_taken_back_unless_it_says_otherwise() -> None:
+    revised = replace(rooms, key=("id",), sequence="_origin.position")
+    with pytest.raises(DeclarationError, match="takes each row for one that stands"):
+        Pipeline(revised, (Tally("tally", (revised,)),))
+
+
 def test_a_pipeline_of_several_streams_says_what_it_lacks() -> None:
     with pytest.raises(DeclarationError, match="a pipeline of the streams 'readings', 'yards' needs a name"):
         Pipeline(streams=(rooms, yards), operators=(by_yard,))

@@ -25,8 +25,9 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.log import read_log
+from streaming.operations import RowChoice, retract
 from streaming.revisions.steps import rows_now
-from tests.support.instants import at, ms
+from tests.support.instants import NOW, at, ms
 from tests.support.runs import run
 
 ROWS = Stream(
@@ -85,6 +86,14 @@ def test_a_large_value_that_was_not_sent_is_the_one_that_stands(spark: SparkSess
 def test_a_snapshot_that_is_read_again_beside_live_changes_changes_nothing_that_is_newer(
     spark: SparkSession, lake: Lake
 ) -> None:
+    """
+    live                      snapshot, of the table as it was at 20      the connector dies
+    lsn 10  c  1 ann
+    lsn 30  u  1 eve
+                              lsn 20  r  1 ann                            older than what stands
+                              lsn 20  r  2 bob                            nobody has told of it before
+                                                                          10 and 30 come again
+    """
     live = [envelope("c", 10, 5, None, row(1, "ann", "x")), envelope("u", 30, 6, None, row(1, "eve", "y"))]
     run(spark, lake, PIPELINE, live)
     # The snapshot saw the table as it was at 20, and reads a row that nobody has told before.
@@ -108,6 +117,27 @@ def test_a_tombstone_is_no_defect_and_no_revision_and_a_delete_needs_the_key_alo
     log = read_log(spark, lake, ROWS.revisions).where("_origin is not null")
     assert log.where("_rejected is not null").select("_rejected").collect() == []
     assert stands(spark, lake) == []
+    assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+
+
+@pytest.mark.long
+def test_a_truncation_is_told_and_what_stood_before_it_is_taken_back_by_hand(spark: SparkSession, lake: Lake) -> None:
+    """
+    batch 0   lsn 10  c  1 ann
+    batch 1   lsn 20  t             told as a rejected row: ann stands
+              lsn 30  c  2 bob
+    ann is taken back               bob stands
+    """
+    run(spark, lake, PIPELINE, [envelope("c", 10, 5, None, row(1, "ann", "x"))])
+    run(spark, lake, PIPELINE, [envelope("t", 20, 6, None, None), envelope("c", 30, 7, None, row(2, "bob", "y"))])
+    (rejected,) = read_log(spark, lake, ROWS.revisions).where("_rejected is not null").collect()
+    assert rejected["_rejected"] == ["change: op t is no change of a row (c, r, u, d)"]
+    assert [each[1] for each in stands(spark, lake)] == ["ann", "bob"]
+    retract(spark, lake, PIPELINE, ROWS, RowChoice("_batch < 1"), "truncated", "ada", lambda: NOW)
+    assert [each[1] for each in stands(spark, lake)] == ["bob"]
+    # The key comes again, as a row of the table as it is now.
+    run(spark, lake, PIPELINE, [envelope("c", 40, 8, None, row(1, "eve", "z"))])
+    assert [each[1] for each in stands(spark, lake)] == ["eve", "bob"]
     assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
 
 

@@ -102,8 +102,8 @@ def test_a_window_of_any_kind_is_that_of_the_rows_that_stand(spark: SparkSession
     for view in OF_ORDERS:
         correct(spark, lake, view, lambda: NOW)
     standing = [each for each in side_of(came(spark, lake, ORDERS)).standing() if each.id != "end"]
-    for plain in (standing, END):
-        land_all(lake, CLICKS, [each.payload() for each in plain])
+    for rows in (standing, END):
+        land_all(lake, CLICKS, [each.payload() for each in rows])
     run(spark, lake, SHOP)
     assert standing
     for view, plain in zip(OF_ORDERS, OF_CLICKS, strict=True):

@@ -88,15 +88,15 @@ def test_what_takes_a_row_back_within_the_allowed_lateness_is_told_at_once_and_l
 
 @pytest.mark.long
 def test_a_visit_that_is_open_is_of_the_rows_that_stand(spark: SparkSession, lake: Lake) -> None:
-    """a at 00:00, b at 00:25 and c at 00:50 are one visit, without b two; then nothing is left of the first."""
-    rows = [order("a", 1, 0, "DE", 1), order("b", 1, 25, "DE", 2), order("c", 1, 50, "DE", 4)]
+    """a at 00:00, b at 00:25 and c at 00:35 are one visit, without b two; then nothing is left of the first."""
+    rows = [order("a", 1, 0, "DE", 1), order("b", 1, 25, "DE", 2), order("c", 1, 35, "DE", 4)]
     pipeline = Pipeline(ORDERS, (VISITS,))
     run(spark, lake, pipeline, rows)
     assert shown(spark, lake, "open", VISITS) == [("DE", 0, 3, 7.0)]
     run(spark, lake, pipeline, [order("b", 2, None, None, None, "d")])
-    assert shown(spark, lake, "open", VISITS) == [("DE", 0, 1, 1.0), ("DE", 50, 1, 4.0)]
-    run(spark, lake, pipeline, [order("a", 2, 51, "DE", 8)])
-    assert shown(spark, lake, "open", VISITS) == [("DE", 50, 2, 12.0)]
+    assert shown(spark, lake, "open", VISITS) == [("DE", 0, 1, 1.0), ("DE", 35, 1, 4.0)]
+    run(spark, lake, pipeline, [order("a", 2, 36, "DE", 8)])
+    assert shown(spark, lake, "open", VISITS) == [("DE", 35, 2, 12.0)]
 
 
 @pytest.mark.long

@@ -108,7 +108,7 @@ class Choice:
         """The query, over what the database has as `source`; in no order where `ordered` is false."""
         computed = self.rows.computed
         shown = ", ".join(
-            f"{computed[name]} as {quoted(name)}" if name in computed else quoted(name) for name in self.rows.columns
+            f"{computed[name][0]} as {quoted(name)}" if name in computed else quoted(name) for name in self.rows.columns
         )
         # What is ordered by is there also where it is not shown.
         chosen = ", ".join(f"{sql} as {quoted(name)}" for sql, name in self.columns) or "*"

@@ -74,15 +74,15 @@ _OF_GENERATION = "of_generation"
 class StoredRows:
     """Rows of one table, as they are shown: these `columns`, where the SQL `condition` is true, in this `order`.
 
-    `computed` are those of the columns that the table does not have, each a boolean, with its SQL. All SQL is DuckDB's,
-    in which the table is called `rows`.
+    `computed` are those of the columns that the table does not have, each with its SQL and type. All SQL is DuckDB's, in
+    which the table is called `rows`.
     """
 
     source: ds.Dataset | pa.Table
     columns: tuple[str, ...]
     order: tuple[str, ...] = ()
     condition: str = "true"
-    computed: Mapping[str, str] = field(default_factory=lambda: FrozenMapping({}))
+    computed: Mapping[str, tuple[str, pa.DataType]] = field(default_factory=lambda: FrozenMapping({}))
 
     @classmethod
     def of(cls, table: DeltaTable, order: Iterable[str] = ()) -> StoredRows:
@@ -94,9 +94,8 @@ class StoredRows:
     def schema(self) -> pa.Schema:
         """The columns and their types."""
         of = self.source.schema
-        return pa.schema(
-            [pa.field(name, pa.bool_()) if name in self.computed else of.field(name) for name in self.columns]
-        )
+        computed = {name: pa.field(name, kind) for name, (_, kind) in self.computed.items()}
+        return pa.schema([computed.get(name) or of.field(name) for name in self.columns])
 
 
 Found = Callable[[], StoredRows | None]
@@ -140,8 +139,9 @@ def _of_pipeline(lake: Lake, pipeline: Pipeline, stream: Stream) -> dict[str, Fo
         if now and each.subscriptions is not None
     }
     came = stream.revisions
-    changes = {"changes": partial(_log, lake, stream), "rows": partial(_rows, lake, stream)} if stream.revised else {}
-    logs = {"log": partial(_log, lake, came), **changes, "rejected": partial(_rejected, lake, came)}
+    changes = {"changes": partial(_changes, lake, stream), "rows": partial(_rows, lake, stream)}
+    of_revisions = changes if stream.revised else {}
+    logs = {"log": partial(_log, lake, came), **of_revisions, "rejected": partial(_rejected, lake, came)}
     logs["warned"] = partial(_warned, lake, came)
     return {**logs, **dead, **subscriptions}
 
@@ -157,6 +157,15 @@ def _log(lake: Lake, stream: Stream) -> StoredRows | None:
         return None
     check_as_of(lake, stream)
     return _through(StoredRows.of(table, (BATCH, ORIGIN)), lake.batch_read(stream))
+
+
+def _changes(lake: Lake, stream: Stream) -> StoredRows | None:
+    """The changes of a stream with a key, each with its sign first."""
+    log = _log(lake, stream)
+    if log is None:
+        return None
+    sign = log.schema.field(ORIGIN).type.field("change").type
+    return replace(log, columns=(SIGN, *log.columns), computed={SIGN: (f'"{ORIGIN}"."change"', sign)})
 
 
 def _rows(lake: Lake, stream: Stream) -> StoredRows | None:
@@ -251,7 +260,9 @@ def _updates(lake: Lake, view: Windowed, order: tuple[str, ...]) -> StoredRows |
         return None
     rows = StoredRows.of(table, order)
     retracted = f'coalesce("{RETRACTED}", false)' if RETRACTED in rows.columns else "false"
-    shown = replace(rows, columns=tuple(dict.fromkeys((*rows.columns, RETRACTED))), computed={RETRACTED: retracted})
+    shown = replace(
+        rows, columns=tuple(dict.fromkeys((*rows.columns, RETRACTED))), computed={RETRACTED: (retracted, pa.bool_())}
+    )
     return _through(shown, lake.batch_read(view.of))
 
 
@@ -382,11 +393,11 @@ def _current(
     """The table of current results, or the first results while nothing else stands for any of them."""
     current = _published(lake, operator, order)
     if current is not None:
-        return replace(current, columns=columns, computed={_CORRECTED: f"{REASON} <> 'first'"})
+        return replace(current, columns=columns, computed={_CORRECTED: (f"{REASON} <> 'first'", pa.bool_())})
     if lake.cut is not None or any(_open(lake, operator, each) is not None for each in (CORRECTIONS, UPDATES)):
         return None
     rows = first()
-    return None if rows is None else replace(rows, columns=columns, computed={_CORRECTED: "false"})
+    return None if rows is None else replace(rows, columns=columns, computed={_CORRECTED: ("false", pa.bool_())})
 
 
 def _published(lake: Lake, operator: Operator, order: tuple[str, ...]) -> StoredRows | None:

@@ -29,6 +29,7 @@ from streaming.base import (
     INGESTED_AT,
     MICROSECOND,
     ORIGIN,
+    SIGN,
     STAMP,
     ChangedDeclaration,
     FencedError,
@@ -422,10 +423,15 @@ def of_revisions(lake: Lake, stream: Stream) -> dict[str, Callable[[SparkSession
     if not stream.revised:
         return {}
     return {
-        "changes": lambda spark: read_log(spark, lake, stream).orderBy(BATCH, ORIGIN),
+        "changes": lambda spark: _changes(read_log(spark, lake, stream)),
         "rows": lambda spark: rows_now(spark, lake, stream),
         "forgotten": lambda spark: ever_rejected(read_log(spark, lake, stream)).orderBy(BATCH, ORIGIN),
     }
+
+
+def _changes(log: DataFrame) -> DataFrame:
+    """The rows of the log of changes, each with its sign first."""
+    return log.select(F.col(ORIGIN)["change"].alias(SIGN), *log.columns).orderBy(BATCH, ORIGIN)
 
 
 def standing_rows(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:

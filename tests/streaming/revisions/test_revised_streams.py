@@ -30,7 +30,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
-from streaming.revisions.steps import rows_now
+from streaming.revisions.steps import of_revisions, rows_now
 from streaming.tables import storage
 from streaming.views import as_batch
 from tests.support.instants import NOW, at
@@ -198,6 +198,11 @@ def test_what_came_changes_and_rows_that_stand_are_shown(spark: SparkSession, la
         if (rows := stored_rows(lake, PIPELINE, BY_MINUTE, what)) is not None
     }
     assert shown == {"log": 4, "changes": 5, "rows": 1, "rejected": 0}
+    signed = stored_rows(lake, PIPELINE, BY_MINUTE, "changes")
+    assert signed is not None
+    by_spark = of_revisions(lake, ORDERS)["changes"](spark)
+    assert signed.columns == tuple(by_spark.columns) and signed.columns[0] == "_change"
+    assert Choice(signed).table()["_change"].to_pylist() == [row["_change"] for row in by_spark.collect()]
     stood = rows_now(spark, lake.as_of({"orders": 0}), ORDERS).collect()
     assert [(row["order_id"], row["version"]) for row in stood] == [("a", 1), ("b", 1)]
     assert [(row["order_id"], row["version"]) for row in rows_now(spark, lake, ORDERS).collect()] == [("b", 2)]

@@ -74,8 +74,8 @@ _OF_GENERATION = "of_generation"
 class StoredRows:
     """Rows of one table, as they are shown: these `columns`, where the SQL `condition` is true, in this `order`.
 
-    `computed` are those of the columns that the table does not have, each with its SQL and type. All SQL is DuckDB's, in
-    which the table is called `rows`.
+    `computed` are those of the columns that the table does not have, each with its SQL and type. All SQL is DuckDB's,
+    in which the table is called `rows`.
     """
 
     source: ds.Dataset | pa.Table

@@ -21,9 +21,8 @@ from platform_assets.texts.retention import told_horizons
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
-from streaming.lake import Lake
 from streaming.operations import UndeclaredTable, undeclared_tables
-from streaming.operators import FilterCounts, due_days, filter_counts
+from streaming.operators import FilterCounts, filter_counts
 from streaming.service import ControlFolder, Overview, lateness_texts, look
 from streaming.sources import largest_partitions
 
@@ -96,7 +95,7 @@ def status(
         for pipeline, table, counts in filters():
             summary = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
             console.print(f"{pipeline.name}: filter of {table}: {summary}", highlight=False, soft_wrap=True)
-        for line in (*_due(lake, shown), *(f"{pipeline.name}: {lag}" for pipeline, lag in lags() if str(lag))):
+        for line in (f"{pipeline.name}: {lag}" for pipeline, lag in lags() if str(lag)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         for line in (each for pipeline in shown for each in told_horizons(lake, pipeline, declared)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -110,14 +109,6 @@ def status(
                 time.sleep(0.5)
         except KeyboardInterrupt:
             return
-
-
-def _due(lake: Lake, pipelines: Iterable[Pipeline]) -> Iterator[str]:
-    """A line for each operator of which days are due to be corrected, with the command that does it."""
-    for pipeline in pipelines:
-        for operator in pipeline.operators:
-            if operator.corrected and (days := str(due_days(lake, operator))):
-                yield f"{pipeline.name}: {operator.name} has {days}; tidemark correct {pipeline.name}"
 
 
 def _shown(overviews: Sequence[Overview]) -> Group:

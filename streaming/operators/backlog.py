@@ -155,13 +155,6 @@ class DueDays:
         """True if nothing is due."""
         return not self.days and self.is_counted
 
-    def __str__(self) -> str:
-        """The days in words; empty where nothing is due."""
-        days = ", ".join(map(str, self.days[:_NAMED]))
-        more = f" and {len(self.days) - _NAMED:,} more" if len(self.days) > _NAMED else ""
-        told = [f"{counted(len(self.days), 'day')} due to be corrected ({days}{more})"] if self.days else []
-        return ", ".join(told if self.is_counted else [*told, "late rows that no plan has counted yet"])
-
 
 @dataclass(frozen=True)
 class UpstreamLag:
@@ -179,7 +172,13 @@ class UpstreamLag:
 
     def __str__(self) -> str:
         """The lag in a sentence; empty where there is none."""
-        behind = [] if self.due.is_empty else [str(self.due)]
+        days = ", ".join(map(str, self.due.days[:_NAMED]))
+        more = f" and {len(self.due.days) - _NAMED:,} more" if len(self.due.days) > _NAMED else ""
+        behind = []
+        if self.due.days:
+            behind.append(f"{counted(len(self.due.days), 'day')} due to be corrected ({days}{more})")
+        if not self.due.is_counted:
+            behind.append("late rows that no plan has counted yet")
         if self.revisions:
             behind.append(f"{counted(self.revisions, 'revision')} not followed yet")
         return f"{self.operator} follows {self.upstream}, which has {', '.join(behind)}" if behind else ""

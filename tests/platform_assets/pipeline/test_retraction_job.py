@@ -58,8 +58,6 @@ def test_the_commands_foretell_take_back_list_and_undo(spark: SparkSession, lake
     (told,) = json.loads(text)["retractions"]
     (retraction,) = retractions(lake, pipeline)
     assert code == 0 and (told["id"], told["who"], told["reason"]) == (retraction.id, "ada", "a test")
-    code, text = tidemark("status flights")
-    assert code == 0 and "has late rows that no plan has counted yet; tidemark correct flights" in text
     code, text = tidemark("retract flights --where \"origin = 'EWR'\" --reason again")
     assert code == 0 and "No row of flights that counts is meant." in text
     code, text = tidemark(f"retract flights --undo {retraction.id} --reason 'it was none'")

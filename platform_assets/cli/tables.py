@@ -63,9 +63,11 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
     reads = readable(lake, pipeline, operator)
     chosen = next(iter(reads)) if name is None else name
     if chosen not in reads:
+        others = [each.name for each in pipeline.operators if chosen in readable(lake, pipeline, each)]
+        instead = f" Of {others[0]!r} there is one: add `--view {others[0]}`." if others else ""
         raise DeclarationError(
-            f"there is no {chosen!r} to show of view {operator.name!r} of {pipeline.name!r}; there are: "
-            f"{', '.join(reads)}.",
+            f"there is no {chosen!r} to show of {operator.kind_name} {operator.name!r} of {pipeline.name!r}; "
+            f"there are: {', '.join(reads)}.{instead}",
             operator=operator.name,
             choices=tuple(reads),
         )

@@ -141,10 +141,11 @@ def test_what_comes_out_of_order_twice_from_another_partition_or_again_has_its_p
 ) -> None:
     """
     batch   goes back   ties       without key   moves           comes again
-    0       a v3 30     t v1 10    v1 1          m v1 1, in p0   r v1 1
-    1       a v2 20     t v1 11                  m v2 2, in p1   r v2, deleted
-    2       a v4 40                              m v1 1, in p0   r v1 1
-    3                                            m v3 3, in p0   r v3 3
+    0, p0   a v3 30     t v1 10    v1 1          m v1 1          r v1 1
+    1, p0   a v2 20     t v1 11                                  r v2, deleted
+    2, p1                                        m v2 2
+    3, p0   a v4 40                              m v1 1          r v1 1
+    4, p0                                        m v3 3          r v3 3
 
     stands  a v4 40     t v1 10    rejected      m v3 3          r v3 3
     """
@@ -153,20 +154,21 @@ def test_what_comes_out_of_order_twice_from_another_partition_or_again_has_its_p
     gone = order("r", 2, None, None, None, "d")
     a, t, m, r = (lambda version, amount, key=key: order(key, version, 5, "DE", amount) for key in "atmr")
     batches = (
-        {"p0": [a(3, 30), t(1, 10), m(1, 1), r(1, 1), {**a(1, 1), "order_id": None}]},
-        {"p0": [a(2, 20), t(1, 11), gone], "p1": [m(2, 2)]},
-        {"p0": [a(4, 40), m(1, 1), r(1, 1)]},
-        {"p0": [m(3, 3), r(3, 3)]},
+        ("p0", [a(3, 30), t(1, 10), m(1, 1), r(1, 1), {**a(1, 1), "order_id": None}]),
+        ("p0", [a(2, 20), t(1, 11), gone]),
+        ("p1", [m(2, 2)]),
+        ("p0", [a(4, 40), m(1, 1), r(1, 1)]),
+        ("p0", [m(3, 3), r(3, 3)]),
     )
-    for number, parts in enumerate(batches):
-        for part, rows in parts.items():
-            land(lake.path("landing/orders"), rows, name=f"{part}-{number}.json")
+    for number, (part, rows) in enumerate(batches):
+        land(lake.path("landing/orders"), rows, name=f"{part}-{number}.json")
         run(spark, lake, pipeline)
     assert changes(spark, lake, stream) == [
         *((0, 1, "a", 3, 30.0), (0, 1, "m", 1, 1.0), (0, 1, "r", 1, 1.0), (0, 1, "t", 1, 10.0)),
-        *((1, -1, "m", 1, 1.0), (1, -1, "r", 1, 1.0), (1, 1, "m", 2, 2.0)),
-        *((2, -1, "a", 3, 30.0), (2, 1, "a", 4, 40.0)),
-        *((3, -1, "m", 2, 2.0), (3, 1, "m", 3, 3.0), (3, 1, "r", 3, 3.0)),
+        (1, -1, "r", 1, 1.0),
+        *((2, -1, "m", 1, 1.0), (2, 1, "m", 2, 2.0)),
+        *((3, -1, "a", 3, 30.0), (3, 1, "a", 4, 40.0)),
+        *((4, -1, "m", 2, 2.0), (4, 1, "m", 3, 3.0), (4, 1, "r", 3, 3.0)),
     ]
     stand = [(row["order_id"], row["version"]) for row in rows_now(spark, lake, stream).collect()]
     assert stand == [("a", 4), ("m", 3), ("r", 3), ("t", 1)]

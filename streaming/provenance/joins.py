@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from streaming.base import BATCH, ORIGIN, F, literal, pc
@@ -42,6 +43,8 @@ def _(operator: Joined, question: Question) -> Evidence:
         standing = _of_key(standing_pairs(again, operator), operator, key)
     results = made if standing is None else standing
     alone = next((side for side in logs if key[_AT[side]] is None), None)
+    if alone is not None:
+        logs[alone] = _might_have_met(operator, logs, made, alone)
     return Evidence(
         tuple(_inputs(logs, made, results, alone)),
         tuple({name: row[name] for name in operator.columns} for row in results),
@@ -65,17 +68,29 @@ def _logs(operator: Joined, question: Question) -> dict[Side, LogRows]:
         other = _OTHER[side]
         if other not in logs:
             earliest, latest = (key[_AT[side]] + length for length in partners_of(operator, side))
-            keys = _keys_of_partners(operator, side, log, streams[other])
+            keys = _keys_of_partners(operator, side, log.valid.to_pylist())
             logs[other] = rows_near(lake, streams[other], keys, Between(earliest, latest))
     return logs
 
 
-def _keys_of_partners(operator: Joined, side: Side, log: LogRows, other: Stream) -> list[Key]:
-    """The keys that partners of the rows would have; any, where a column has another type on the other side."""
+def _keys_of_partners(operator: Joined, side: Side, rows: Iterable[Row]) -> list[Key]:
+    """The keys that partners of rows of a side would have; any, where a column has another type on the other side."""
+    streams: dict[Side, Stream] = {"left": operator.left, "right": operator.right}
+    types, other = streams[side].types, streams[_OTHER[side]].types
     pairs = [pair if side == "left" else pair[::-1] for pair in operator.keys]
-    if any(log.stream.types.get(own) != other.types.get(theirs) for own, theirs in pairs):
+    if any(types.get(own) != other.get(theirs) for own, theirs in pairs):
         return [{}]
-    return [{theirs: row[own] for own, theirs in pairs} for row in log.valid.to_pylist()]
+    return [{theirs: row[own] for own, theirs in pairs} for row in rows]
+
+
+def _might_have_met(operator: Joined, logs: Mapping[Side, LogRows], made: Collection[Row], side: Side) -> LogRows:
+    """The rows of the side that the results lack which have the keys of what made them: others came then, too."""
+    log, own = logs[side], _OTHER[side]
+    origins = {place_of(0, row[ORIGIN][own]) for row in made}
+    rows = (row for row in logs[own].valid.to_pylist() if place_of(0, row[ORIGIN]) in origins)
+    keys = _keys_of_partners(operator, own, rows)
+    has_one = [any(key.items() <= row.items() for key in keys) for row in log.valid.to_pylist()]
+    return replace(log, valid=log.valid.filter(pa.array(has_one, pa.bool_())))
 
 
 def _of_key(rows: DataFrame, operator: Joined, key: Row) -> list[Row]:

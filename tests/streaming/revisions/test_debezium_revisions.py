@@ -25,8 +25,9 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base import DeclarationError
 from streaming.log import read_log
+from streaming.operations import RowChoice, retract
 from streaming.revisions.steps import rows_now
-from tests.support.instants import at, ms
+from tests.support.instants import NOW, at, ms
 from tests.support.runs import run
 
 ROWS = Stream(
@@ -116,6 +117,27 @@ def test_a_tombstone_is_no_defect_and_no_revision_and_a_delete_needs_the_key_alo
     log = read_log(spark, lake, ROWS.revisions).where("_origin is not null")
     assert log.where("_rejected is not null").select("_rejected").collect() == []
     assert stands(spark, lake) == []
+    assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
+
+
+@pytest.mark.long
+def test_a_truncation_is_told_and_what_stood_before_it_is_taken_back_by_hand(spark: SparkSession, lake: Lake) -> None:
+    """
+    batch 0   lsn 10  c  1 ann
+    batch 1   lsn 20  t             told as a rejected row: ann stands
+              lsn 30  c  2 bob
+    ann is taken back               bob stands
+    """
+    run(spark, lake, PIPELINE, [envelope("c", 10, 5, None, row(1, "ann", "x"))])
+    run(spark, lake, PIPELINE, [envelope("t", 20, 6, None, None), envelope("c", 30, 7, None, row(2, "bob", "y"))])
+    (rejected,) = read_log(spark, lake, ROWS.revisions).where("_rejected is not null").collect()
+    assert rejected["_rejected"] == ["debezium: op t is no change of a row (c, r, u, d)"]
+    assert [each[1] for each in stands(spark, lake)] == ["ann", "bob"]
+    retract(spark, lake, PIPELINE, ROWS, RowChoice("_batch < 1"), "truncated", "ada", lambda: NOW)
+    assert [each[1] for each in stands(spark, lake)] == ["bob"]
+    # The key comes again, as a row of the table as it is now.
+    run(spark, lake, PIPELINE, [envelope("c", 40, 8, None, row(1, "eve", "z"))])
+    assert [each[1] for each in stands(spark, lake)] == ["eve", "bob"]
     assert [finding for finding in audit(spark, lake, PIPELINE) if not finding.holds] == []
 
 

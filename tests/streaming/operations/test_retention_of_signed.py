@@ -12,12 +12,15 @@ from pyspark.sql import SparkSession
 
 from streaming import (
     CoGrouped,
+    Derived,
     Files,
+    Json,
     Lake,
     Pipeline,
     RowChoice,
     SessionWindow,
     Stream,
+    Table,
     Tumbling,
     Windowed,
     WindowJoined,
@@ -111,6 +114,84 @@ def test_days_of_which_rows_were_taken_back_leave_both_logs_of_a_window_join_onc
     assert taken_back(spark, lake, pipeline, CALLS, "id = 'c'") is not None
     corrected(spark, lake, pipeline)
     assert current(spark, lake, PAIRS, "id", "due", "paid") == [*told["pairs"][:2], (DAY, "c", 5, None)]
+    assert broken(spark, lake, pipeline) == []
+
+
+@pytest.mark.long
+def test_what_is_current_of_a_view_leaves_the_log_of_a_window_join_that_follows_it(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    a click and a call a day               the clicks of each day, joined with the calls of that day
+    days go from both logs
+    another click of the day 0 comes late  no row of that day is taken any more: its pair stays as it was told
+    another click of the day 5 comes late  the pair of that day is corrected
+    """
+    daily = Windowed("daily", CLICKS, Tumbling("1 day"), {"amount": agg.sum("amount")}, by=("id",))
+    days = Stream(
+        name="days",
+        source=Table(daily, what="current"),
+        format=Json("id string, amount bigint"),
+        derived={"at": "_origin.at"},
+        event_time="at",
+        clock=Derived(max_ahead="30 days"),
+        retention="2 days",
+    )
+    met = WindowJoined("met", days, CALLS, ("id",), Tumbling("1 day"), VALUES, "left")
+    upstream, joined = Pipeline(CLICKS, (daily,)), Pipeline(name="met", streams=(days, CALLS), operators=(met,))
+
+    def followed() -> list[tuple[Any, ...]]:
+        for pipeline in (upstream, joined):
+            corrected(spark, lake, pipeline)
+        return current(spark, lake, met, "due", "paid")
+
+    for numbers in (range(6), range(6, 8)):
+        land_all(lake, CLICKS, [row("a", 1, number * DAY + HOUR, 10) for number in numbers])
+        land_all(lake, CALLS, [row("a", 1, number * DAY + HOUR, number) for number in numbers])
+        told = followed()
+    assert told == [(number * DAY, 10, number) for number in range(6)]
+    outcome = dropped(spark, lake, joined)
+    assert [(each.stream, each.before, each.rows) for each in outcome] == [("days", day(1), 1), ("calls", day(1), 1)]
+    assert current(spark, lake, met, "due", "paid") == told
+    assert broken(spark, lake, upstream, joined) == []
+    land_all(lake, CLICKS, [row("a", 1, 2 * HOUR, 100), row("a", 1, 5 * DAY, 1)])
+    assert followed() == [*told[:5], (5 * DAY, 11, 5)]
+    assert broken(spark, lake, upstream, joined) == []
+
+
+@pytest.mark.long
+def test_a_day_stays_on_which_all_rows_of_a_session_began_that_has_fallen_apart(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    day 0   o 00:00:00
+    day 2   a 23:59:40                                  a session over midnight, of which the row between
+    day 3   b 00:00:00 · c 00:00:20 · d 12:00:00        is taken back: a and c are two
+    day 5   z                                           the clock lets go what is before day 3
+    day 10  y, then x                                   and now all of it
+    """
+    pipeline, midnight = Pipeline(KEPT, (VISITS,)), 3 * DAY
+    rows = [row("a", 1, midnight - 20, 1), row("b", 1, midnight, 2), row("c", 1, midnight + 20, 4)]
+    run(spark, lake, pipeline, [row("o", 1, 0, 9)], [*rows, row("d", 1, midnight + DAY / 2, 8)])
+    run(spark, lake, pipeline, [row("z", 1, 5 * DAY + HOUR, 0)])
+    assert taken_back(spark, lake, pipeline, KEPT, "id = 'b'") is not None
+    corrected(spark, lake, pipeline)
+    apart = [(0, 9), (midnight - 20, 1), (midnight + 20, 4), (midnight + DAY // 2, 8)]
+    assert current(spark, lake, VISITS, "due") == apart
+
+    # What all of them were begins on day 2, and rows of the day before may be within its gap.
+    (outcome,) = dropped(spark, lake, pipeline)
+    needs = f"view 'visits' may still need rows from {day(1)} on"
+    assert (outcome.before, outcome.rows, outcome.keeps) == (day(1), 1, needs)
+    assert current(spark, lake, VISITS, "due") == apart
+    assert broken(spark, lake, pipeline) == []
+
+    for id in "yx":
+        run(spark, lake, pipeline, [row(id, 1, 10 * DAY, 0)])
+    (outcome,) = dropped(spark, lake, pipeline)
+    # a to d, z, and what takes b back.
+    assert (outcome.before, outcome.rows) == (day(6), 6)
+    assert current(spark, lake, VISITS, "due")[:4] == apart
     assert broken(spark, lake, pipeline) == []
 
 

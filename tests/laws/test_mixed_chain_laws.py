@@ -6,12 +6,15 @@ any commit. The oracle is plain Python over the revisions as they were sent, and
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +23,12 @@ from pyspark.sql import SparkSession
 from streaming import (
     BoundedOutOfOrderness,
     CoGrouped,
+    Delivery,
     Derived,
     History,
     Joined,
     Json,
+    JsonLines,
     Keyed,
     Lake,
     Pipeline,
@@ -43,6 +48,7 @@ from streaming.audit.laws import audit
 from streaming.base import StreamingError
 from streaming.changes import publish
 from streaming.declare import CURRENT, Operator
+from streaming.sinks import RESULT_ID
 from streaming.tables import delta
 from tests.laws.standing import sessions, side_of
 from tests.support.instants import NOW, T0
@@ -57,6 +63,7 @@ GAP, SOON, APART = 30, 20, 40
 END = "XX"
 """The country of rows that close, one after the other, all that is open at the levels."""
 MARKS = [10_000.0 * number for number in range(1, 7)]
+SELECTED = {"country": "country", "amount": "amount"}
 Row = tuple[str, float, int]
 """Country, seconds after T0, amount."""
 
@@ -151,6 +158,19 @@ def told_soon(rows: Sequence[Row]) -> Iterator[Row]:
 KINDS = {
     "minutes": Kind(
         lambda name, of: Windowed(name, of, Tumbling("60 seconds"), {"amount": agg.sum("amount")}, by=("country",)),
+        sums_of_minutes,
+        "window_start",
+    ),
+    "updated": Kind(
+        lambda name, of: Windowed(
+            name,
+            of,
+            Tumbling("60 seconds"),
+            {"amount": agg.sum("amount")},
+            by=("country",),
+            late="update",
+            allowed_lateness="2 minutes",
+        ),
         sums_of_minutes,
         "window_start",
     ),
@@ -263,12 +283,15 @@ def intervals(batches: Batches) -> list[Row]:
     return found
 
 
-def chain_of(kinds: Sequence[Kind]) -> list[Pipeline]:
-    """A pipeline for each level."""
+def chain_of(kinds: Sequence[Kind], folder: Path) -> list[Pipeline]:
+    """A pipeline for each level; what is current of the last one is delivered into a folder."""
     stream, pipelines = ORDERS, []
     for number, kind in enumerate(kinds):
         operator = kind.declared(f"level{number}", stream)
-        pipelines.append(Pipeline(stream, (operator,)))
+        # The time of a row that has no window is not delivered unless it is asked for.
+        select = {**{name: f"`{name}`" for name in operator.result_key or ()}, **SELECTED, "at": kind.at}
+        told = Delivery("told", operator, JsonLines(str(folder)), what="current", select=select)
+        pipelines.append(Pipeline(stream, (operator,), deliveries=(told,) if number + 1 == len(kinds) else ()))
         clock = Derived if kind.tells_clock else partial(BoundedOutOfOrderness, "10 seconds")
         is_of_row = kind.at in ("window_start", "_at")
         stream = Stream(
@@ -302,6 +325,20 @@ def current(lake: Lake, operator: Operator, kind: Kind) -> list[Row]:
     )
 
 
+def delivered(folder: Path, operator: Operator) -> list[Row]:
+    """What a consumer holds that applies each change that it is told of."""
+    there: dict[tuple[str, ...], Row] = {}
+    identity = operator.result_key or (RESULT_ID,)
+    for file in sorted(folder.glob("20*/*.json"), key=lambda each: each.name):
+        for line in map(json.loads, file.read_text().splitlines()):
+            if line["_change"] == "delete":
+                del there[tuple(line[name] for name in identity)]
+            else:
+                at = (datetime.fromisoformat(line["at"]) - T0).total_seconds()
+                there[tuple(line[name] for name in identity)] = (line["country"], at, line["amount"])
+    return sorted(row for row in there.values() if row[0] != END)
+
+
 def drawn(chance: random.Random, until: float, versions: dict[str, int]) -> list[Revision]:
     """Revisions of a few keys: updates, moves, deletes, keys that come again, old ones that come late."""
     batch = []
@@ -329,14 +366,14 @@ def done_at_once(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[Ca
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kinds_follow_one_another(
-    spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = draws(f"mixed chain {seed}")
     names = chance.sample(sorted(KINDS), chance.choice((2, 3, 4)))
     kinds = [KINDS[name] for name in names]
     if chance.random() < 0.2:
         names[0], kinds[0] = "history", HISTORY
-    pipelines = chain_of(kinds)
+    pipelines = chain_of(kinds, tmp_path / "told")
     until, versions = 400.0, defaultdict[str, int](int)
 
     def disturbed(times: int) -> None:
@@ -372,6 +409,7 @@ def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kin
     versions_of_logs = [delta.opened(lake.log(pipeline.stream)).version() for pipeline in pipelines]
     quiet(spark, lake, pipelines)
     assert [delta.opened(lake.log(each.stream)).version() for each in pipelines] == versions_of_logs, names
+    assert delivered(tmp_path / "told", pipelines[-1].operators[0]) == truth[-1], names
 
 
 def quiet(spark: SparkSession, lake: Lake, pipelines: Sequence[Pipeline]) -> None:
@@ -387,6 +425,7 @@ def test_the_oracle_knows_what_each_kind_makes_of_rows() -> None:
     assert made == {
         "minutes": [("DE", 0, 6), ("DE", 60, 4)],
         "query": [("DE", 0, 6), ("DE", 60, 4)],
+        "updated": [("DE", 0, 6), ("DE", 60, 4)],
         "sliding": [("DE", -30, 3), ("DE", 0, 3), ("DE", 30, 4), ("DE", 60, 4)],
         "sessions": [("DE", 5, 10)],
         "co-group": [("DE", 5, 14)],

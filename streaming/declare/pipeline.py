@@ -128,7 +128,9 @@ class Pipeline:
         self._check_tables()
         _check_deliveries(self.name, self.streams, self.operators, self.deliveries)
         _check_receivers(self.name, self.streams, self.operators, self.deliveries, self.receivers)
-        of_windows = [each for each in self.operators if each.first_begin(EPOCH) is not None]
+        of_windows = [
+            each for each in self.operators if isinstance(each, OverWindows) and each.first_begin(EPOCH) is not None
+        ]
         columns = {each.name: {column.name: column.type for column in each.columns_of()} for each in of_windows}
         check_usual(self.name, self.limits.usual, {**{each.name: each.types for each in self.streams}, **columns})
 

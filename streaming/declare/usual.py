@@ -30,7 +30,7 @@ class HourlySum:
 
 @dataclass(frozen=True)
 class Usual:
-    """The rule by which an hour is unusual; `"avg(amount)"` alone is short for `Usual("avg(amount)")`.
+    """The rule by which an hour is unusual.
 
     `value` is an SQL aggregate over the rows of an hour: `count(*)`, `avg(amount)`, or
     `count_if(amount is null) / count(*)`. An hour without rows counts 0 rows, and has no other value. The same rule is
@@ -45,8 +45,9 @@ class Usual:
     2017). It is that of a new hour, which is wider than that of those it is learnt from. Of counts it is at least the
     square root of the median, as that of a Poisson distribution.
 
-    `last` is how much before the clock is judged, and `minimum` how many of the weeks an hour must have: until then
-    nothing is told of it. A difference below `least` is none. Of the days `holidays` nothing is told or learnt.
+    `last` is how much before the clock is judged, by an alert as far as it was not judged before. `minimum` is how many
+    of the weeks an hour must have: until then nothing is told of it. A difference below `least` is none. Of the days
+    `holidays` nothing is told or learnt.
 
     Raises:
         DeclarationError: a number is not positive, or more weeks are needed than are looked at.

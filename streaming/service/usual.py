@@ -65,7 +65,7 @@ def judge_hours(
 
 
 class UnusualHours:
-    """The last hour of each stream and view for which the limits have rules, judged once when it is over."""
+    """The hours of each stream and view for which the limits have rules, each judged once when it is over."""
 
     def __init__(self, lake: Lake, pipeline: Pipeline) -> None:
         self._watched = [
@@ -76,7 +76,7 @@ class UnusualHours:
         ]
 
     def told(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> tuple[UnusualHour, ...]:
-        """The hours that were the last ones to be over, by `now` or by the watermarks, and are unusual.
+        """The hours that were over last, by `now` or by the watermarks, and are unusual; several may end at once.
 
         `watermarks` are those of streams, and of operators as far as they have followed theirs, by name.
         """
@@ -86,7 +86,7 @@ class UnusualHours:
 
 
 class _Watched:
-    """The hours of something, the rules that they are judged by, and what was `unusual` in the last one."""
+    """The hours of something, the rules that they are judged by, and those that were over last and are `unusual`."""
 
     def __init__(self, hours: _Arrivals | _Stored, rules: tuple[Usual, ...]) -> None:
         self._hours = hours
@@ -95,20 +95,20 @@ class _Watched:
         self.unusual: tuple[UnusualHour, ...] = ()
 
     def look(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> None:
-        """Judge the last hour that is over, unless that was done."""
+        """Judge the hours that are over and were not judged yet, at first the last one."""
         over = self._hours.over(now, watermarks)
         if over is None or over == self._over:
             return
-        self._hours.read(over - max(rule.weeks for rule in self._rules) * WEEK - HOUR, over)
-        self.unusual = tuple(hour for rule in self._rules for hour in self._judged(rule, over))
+        since_then = max(HOUR, HOUR if self._over is None else over - self._over)
+        last = {rule: min(since_then, interval(rule.last) // HOUR * HOUR) for rule in self._rules}
+        self._hours.read(over - max(rule.weeks * WEEK + last[rule] for rule in self._rules), over)
+        self.unusual = tuple(hour for rule in self._rules for hour in self._judged(rule, last[rule], over))
         self._over = over
 
-    def _judged(self, rule: Usual, over: datetime) -> Iterator[UnusualHour]:
-        asked = _asked(rule)
+    def _judged(self, rule: Usual, last: timedelta, over: datetime) -> Iterator[UnusualHour]:
+        asked, of_last = _asked(rule), replace(rule, last=f"{last // HOUR} hours")
         counts = asked.kind == "rows"
-        judged = judge_hours(
-            self._hours.values(asked), replace(rule, last="1 hour"), over, empty=0.0 if counts else None, counts=counts
-        )
+        judged = judge_hours(self._hours.values(asked), of_last, over, empty=0.0 if counts else None, counts=counts)
         for hour in judged.unusual:
             yield hour.model_copy(update={"of": self._hours.name, "aggregate": rule.value})
 

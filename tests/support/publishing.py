@@ -13,6 +13,6 @@ def unpublish(lake: Lake, operator: Operator) -> None:
     """Leave the tables of what is published as they are when just made: without rows, and without a revision."""
     for suffix in (CHANGES, CURRENT):
         uri = lake.table(operator, suffix)
-        schema = delta.schema_of(uri)
+        schema, days = delta.schema_of(uri), delta.partitions(delta.opened(uri))
         shutil.rmtree(uri)
-        delta.create(uri, schema, append_only=False, description="just made", partition_by=[])
+        delta.create(uri, schema, append_only=False, description="just made", partition_by=days)

@@ -101,7 +101,7 @@ def test_a_visit_that_is_open_is_of_the_rows_that_stand(spark: SparkSession, lak
 def test_a_row_that_somebody_takes_back_is_told_at_once_within_the_allowed_lateness(
     spark: SparkSession, lake: Lake
 ) -> None:
-    """a 1 and b 10 in the first minute, c at 01:10 closes it; a is taken back, then b, and a is put back."""
+    """a 1 and b 10 in the first minute, c at 01:20 closes it; a is taken back, then b, and a is put back."""
     updated = replace(test_retract.MINUTES, late="update", allowed_lateness="5 minutes")
     pipeline = Pipeline(READINGS, (updated,))
 

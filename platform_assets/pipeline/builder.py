@@ -25,7 +25,7 @@ from platform_assets.pipeline.retraction import retraction_job
 from platform_assets.pipeline.savepoints import savepoint_jobs
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
 from platform_assets.pipeline.sensors import backlog_sensor, commits_sensor, report_sensor
-from platform_assets.pipeline.sources import arrivals_sensor, external_assets, source_assets
+from platform_assets.pipeline.sources import arrivals_sensor, source_assets
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
 from platform_assets.reports.report import Report
 from quality import Suite, role_of_corrections, suites_for
@@ -45,7 +45,6 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     own = dg.Definitions(
         assets=[
             source_assets(pipeline),
-            *external_assets(pipeline),
             drain_assets(pipeline),
             *current_assets(pipeline),
             *(corrections_asset(pipeline, operator) for operator in pipeline.backfilled),

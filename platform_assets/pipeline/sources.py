@@ -11,7 +11,6 @@ from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.pipeline.runs import in_progress
 from platform_assets.resources import LakeResource
 from platform_assets.specs import asset_spec
-from platform_assets.tags import LAYER_TAG
 from streaming import Lake, Pipeline
 from streaming.declare import ColumnSpec
 from streaming.log import head
@@ -47,22 +46,6 @@ def source_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 )
 
     return observe
-
-
-def external_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
-    """The tables of others that SQL views read: the same asset in each pipeline that reads one."""
-    tables = {keys.external_key(table): table for operator in pipeline.operators for table in operator.external}
-    return [
-        dg.AssetSpec(
-            key,
-            group_name="external",
-            tags={LAYER_TAG: "source"},
-            description=f"Delta table {table.place}, which others write. A step of a view reads one version of it.",
-            kinds={"delta", "source"},
-        )
-        for key, table in tables.items()
-        if table.operator is None
-    ]
 
 
 def arrivals_sensor(pipeline: Pipeline, job: "AssetJob") -> dg.SensorDefinition:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import dagster as dg
 from pyspark.sql import SparkSession
 
 from docs.examples.customers import customer_history, customers
-from platform_assets.keys import table_key
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
-from streaming import ExternalTable, Pipeline, Stream, View
+from streaming import Pipeline, View
 from streaming.lake.lake import Lake
 from tests.support.feeds import land_all
 
@@ -50,24 +47,3 @@ def test_a_view_is_an_asset_that_follows_from_logs_and_from_what_is_current(
         event = instance.get_latest_materialization_event(dg.AssetKey(["customers", f"{name}_current"]))
         assert event is not None and event.asset_materialization is not None
         assert event.asset_materialization.metadata["dagster/row_count"].value == rows
-
-
-def test_a_table_of_others_is_one_asset_however_many_pipelines_read_it() -> None:
-    query = "select c.city, count(*) as customers from {} k join {} c on c.city = k.city group by c.city"
-
-    def reading(stream: Stream, table: ExternalTable) -> View:
-        return View(f"of_{stream.name}", query.format(stream.name, table.name), of=(stream, table), key=("city",))
-
-    shoppers = replace(customers, name="shoppers")
-    here = reading(customers, ExternalTable("cities", "dimensions/cities", "city string, country string"))
-    there = reading(shoppers, ExternalTable("named", "dimensions/cities", "city string"))
-    graph = dg.Definitions.merge(
-        pipeline_definitions(Pipeline(customers, (here,))),
-        pipeline_definitions(Pipeline(shoppers, (there,))),
-        dg.Definitions(resources=default_resources(), executor=dg.in_process_executor),
-    ).resolve_asset_graph()
-    table = dg.AssetKey(["external", "dimensions", "cities"])
-    assert graph.get(table).child_keys == {table_key(here), table_key(there)}
-    assert graph.get(table).description == (
-        "Delta table dimensions/cities, which others write. A step of a view reads one version of it."
-    )

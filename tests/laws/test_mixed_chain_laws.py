@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -374,7 +374,11 @@ def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kin
     if chance.random() < 0.2:
         names[0], kinds[0] = "history", HISTORY
     pipelines = chain_of(kinds, tmp_path / "told")
-    until, versions = 400.0, defaultdict[str, int](int)
+    until, versions, sent = 400.0, defaultdict[str, int](int), list[Revision]()
+
+    def send(revisions: Sequence[Revision]) -> None:
+        sent.extend(revisions)
+        land_all(lake, ORDERS, [each.payload() for each in revisions])
 
     def disturbed(times: int) -> None:
         """Something, somewhere, which may die at a commit; one whose upstream has nothing yet is refused."""
@@ -386,10 +390,10 @@ def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kin
 
     for _ in range(3):
         until += chance.choice((20, 60, 200))
-        land_all(lake, ORDERS, [each.payload() for each in drawn(chance, until, versions)])
+        send(drawn(chance, until, versions))
         disturbed(2)
     for number, seconds in enumerate(MARKS):
-        land_all(lake, ORDERS, [Revision(f"mark{number}", 1, seconds, END, 1).payload()])
+        send([Revision(f"mark{number}", 1, seconds, END, 1)])
     disturbed(2)
     # Each level has told all by now, so whatever comes takes rows back from closed windows.
     late = [
@@ -397,10 +401,12 @@ def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kin
         Revision("b", versions["b"] + 10, 410.0, None, None, True),
     ]
     quiet(spark, lake, pipelines)
-    land_all(lake, ORDERS, [each.payload() for each in late])
+    send(late)
     disturbed(3)
     quiet(spark, lake, pipelines)
-    truth = expected(came(spark, lake, ORDERS), kinds)
+    batches = came(spark, lake, ORDERS)
+    assert Counter(each for batch in batches.values() for each in batch) == Counter(sent)
+    truth = expected(batches, kinds)
     told = [current(lake, each.operators[0], kind) for each, kind in zip(pipelines, kinds, strict=True)]
     for number, name in enumerate(names):
         assert told[number] == truth[number], (names, number, name)

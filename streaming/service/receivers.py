@@ -154,10 +154,11 @@ class Receiving:
         try:
             with closing(self._connector.receive(reception)) as receiving:
                 for received in receiving:
-                    self._report.change("receiving")
+                    if received.stands:
+                        self._report.change("receiving")
                     self._take(self._folder, received)
                     has_cursor = has_cursor or received.cursor is not None
-                    if not self._folder.open_rows:
+                    if received.stands and not self._folder.open_rows:
                         steady = time.monotonic()
                     if self._stop.is_set():
                         # While the connection stands, so that a source that waits for a word gets it.

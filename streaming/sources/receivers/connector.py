@@ -29,7 +29,8 @@ class Received:
     many others were too large to be taken, or came from somebody whom nothing is taken from. `landed` is called once
     these rows and all before them are durable under their final name, for a source that waits for a word. `behind`:
     bytes that the source keeps for this connector, as they are not landed; None where it does not tell, or not now.
-    `waits`: the source gives no more before all of these are landed, so they land at once.
+    `waits`: the source gives no more before all of these are landed, so they land at once. `stands`: false where the
+    source has not answered yet, so that nothing tells whether it is there.
     """
 
     rows: Sequence[bytes] = ()
@@ -38,6 +39,7 @@ class Received:
     landed: Callable[[], None] | None = None
     behind: int | None = None
     waits: bool = False
+    stands: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,10 @@ class Connector(ABC):
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
         """Connect, and give what comes, at least every `IDLE` seconds something, if only `Received()`.
 
-        The first one says that the connection stands. While a row is being written nothing more is asked for, so let
-        the source wait, and keep no more than a portion in memory. To end, the generator is closed where it yielded:
-        give back connections by `with` or `finally`.
+        The first one says that the connection stands, but for `Received(stands=False)`, which says that the source has
+        still to answer: one that then fails was away all the while. While a row is being written nothing more is asked
+        for, so let the source wait, and keep no more than a portion in memory. To end, the generator is closed where it
+        yielded: give back connections by `with` or `finally`.
 
         Raises:
             ReceiverError: the source is away; it is connected to again, later each time.

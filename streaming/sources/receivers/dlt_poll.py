@@ -27,7 +27,9 @@ class DltPoll(Connector):
     incremental. One with an `end_value` is refused, as dlt keeps no state of it.
 
     A run lands as one file, whatever its size. It goes on in a thread, so that the receiver stops also while the
-    resource waits for its API; what was not at its end then comes with the run that is made again.
+    resource waits for its API; what was not at its end then comes with the run that is made again. Threads of dlt's
+    own pool, of a resource with `parallelized=True` or of functions with `@dlt.defer`, are waited for by Python when
+    the process ends: it then ends only once their calls return, so give these a timeout.
 
     A row is an object in JSON; what JSON has no word for becomes text: instants, dates and times in ISO 8601, bytes as
     base64, UUIDs. Decimals are numbers. Rows in tables of Arrow or pandas are taken one by one.
@@ -69,7 +71,7 @@ class DltPoll(Connector):
         # Only who receives from dlt loads it.
         from streaming.sources.receivers.dlt_runs import run_aside
 
-        yield Received()
+        yield Received(stands=False)
         cursor = reception.cursor
         while True:
             cursor = yield from run_aside(self.resource, self.address, cursor)

@@ -29,6 +29,7 @@ from streaming.sources.receivers.connector import IDLE, PORTION_BYTES, PORTION_R
 
 _NEWEST: dict[str, _Run] = {}
 """The newest run of each resource in this process; where nobody takes its rows any more, it may wait for its API."""
+_STARTING = threading.Lock()
 
 
 def run_aside(make: Callable[[], Any], address: str, cursor: Any) -> Generator[Received, None, Any]:
@@ -40,16 +41,28 @@ def run_aside(make: Callable[[], Any], address: str, cursor: Any) -> Generator[R
     Raises:
         ReceiverError: as `run`.
     """
-    while address in _NEWEST and _NEWEST[address].is_alive():
-        # A resource may keep objects of its own, such as an incremental, which two runs would share.
-        _NEWEST[address].join(IDLE)
-        yield Received()
-    going_on = _NEWEST[address] = _Run(make, address, cursor)
-    going_on.start()
+    while (going_on := _started(make, address, cursor)) is None:
+        yield Received(stands=False)
     try:
         return (yield from going_on.portions())
     finally:
         going_on.leave()
+
+
+def _started(make: Callable[[], Any], address: str, cursor: Any) -> _Run | None:
+    """The run, started; None after `IDLE` seconds of another run of this resource that goes on.
+
+    A resource may keep objects of its own, such as an incremental, which two runs would share.
+    """
+    # Receivers of a pipeline are threads of one process, and several may run one resource.
+    with _STARTING:
+        newest = _NEWEST.get(address)
+        if newest is None or not newest.is_alive():
+            going_on = _NEWEST[address] = _Run(make, address, cursor)
+            going_on.start()
+            return going_on
+    newest.join(IDLE)
+    return None
 
 
 class _Run(threading.Thread):
@@ -84,7 +97,7 @@ class _Run(threading.Thread):
         return not self._left
 
     def portions(self) -> Generator[Received, None, Any]:
-        """The portions as they come, none for a while as `Received()`; returns the cursor of the last one."""
+        """The portions as they come, none for a while as one that stands not; returns the cursor of the last one."""
         cursor = None
         while True:
             self._asked.release()
@@ -93,7 +106,7 @@ class _Run(threading.Thread):
                     portion = self._portions.get(timeout=IDLE)
                     break
                 except Empty:
-                    yield Received()
+                    yield Received(stands=False)
             if portion is None:
                 return cursor
             if isinstance(portion, BaseException):

@@ -10,7 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count, islice
@@ -24,6 +24,7 @@ import pytest
 
 from streaming import DltPoll, Lake, Received, Reception
 from streaming.base.errors import DeclarationError, ReceiverError, WrongType
+from streaming.service import receivers
 from streaming.sources.receivers import dlt_runs, landing
 from streaming.sources.receivers.connector import PORTION_BYTES, PORTION_ROWS
 from tests.streaming.sources.receivers.contract import check_connector
@@ -305,11 +306,86 @@ def test_a_receiver_stops_while_the_api_keeps_silent_and_no_row_is_lost_or_doubl
         began = time.monotonic()
     assert time.monotonic() - began < 2 and landed(lake) == []
     with running(lake, pipeline) as run:
-        until(lambda: run.statuses and run.status.state == "receiving", "received")
+        until(lambda: run.statuses and run.status.state == "connecting", "waiting")
         assert landed(lake) == []
         ANSWERS.set()
         until(lambda: landed(lake), "landed")
     assert [json.loads(row)["changed"] for row in landed_rows(lake)] == [1, 2]
+
+
+TRIES: list[float] = []
+
+
+@dlt.resource
+def slow_to_fail() -> Iterator[Any]:
+    """An API that fails once it has kept silent for longer than a connection has to stand."""
+    TRIES.append(time.monotonic())
+    ANSWERS.wait(0.3)
+    raise OSError("the API is down")
+    yield
+
+
+def all_slow_to_fail() -> Any:
+    """The resource."""
+    return slow_to_fail()
+
+
+def test_an_api_that_keeps_silent_and_fails_is_away_since_its_first_failure(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TRIES.clear()
+    ANSWERS.clear()
+    monkeypatch.setattr(dlt_runs, "IDLE", 0.02)
+    monkeypatch.setattr(receivers, "_STEADY", 0.1)
+    with running(lake, received(DltPoll(all_slow_to_fail))) as run:
+        until(lambda: len(TRIES) >= 3, "tried again")
+        until(lambda: run.status.state == "waiting", "waiting")
+    statuses = run.statuses[: -len([status for status in run.statuses if status.state == "stopped"])]
+    assert "receiving" not in {status.state for status in statuses}
+    assert len({status.away_since for status in statuses} - {None}) == 1
+    assert run.status.reconnects == 0
+
+
+class Ended(threading.Thread):
+    """A run at its end, at which two look at the same time if they can."""
+
+    looks = threading.Barrier(2)
+
+    def is_alive(self) -> bool:
+        with suppress(threading.BrokenBarrierError):
+            self.looks.wait(0.3)
+        return False
+
+
+AT_WORK: list[str] = []
+TOGETHER: list[int] = []
+
+
+@dlt.resource
+def alone() -> Iterator[Any]:
+    """A row, and how many runs are at work while it is asked for."""
+    AT_WORK.append("run")
+    ANSWERS.wait(0.2)
+    TOGETHER.append(len(AT_WORK))
+    yield {"n": 1}
+    AT_WORK.pop()
+
+
+def all_alone() -> Any:
+    """The resource."""
+    return alone()
+
+
+def test_two_receivers_of_one_resource_run_it_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    ANSWERS.clear()
+    poll = DltPoll(all_alone)
+    monkeypatch.setitem(dlt_runs._NEWEST, poll.address, Ended())
+    both = [threading.Thread(target=a_run, args=(all_alone,)) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(20)
+    assert TOGETHER == [1, 1]
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])

@@ -20,7 +20,7 @@ from streaming.lake import Lake
 from streaming.log import OF_LOGS, REPAIRS, RETRACTION, RETRACTS, check_as_of, require_log
 from streaming.provenance.answer import InputRow, Question, RejectedRow
 from streaming.spark import frame_of_arrow
-from streaming.tables import Between, FilesRead, delta, nullable, rows_between
+from streaming.tables import Between, FilesRead, delta, nullable, rows_between, s3
 
 REJECTED, RAW = "_rejected", "_raw"
 
@@ -179,9 +179,22 @@ def _scalar(rows: pa.Table, name: str, value: Any) -> pa.Scalar:
 
 
 def read_by_spark(frames: Iterable[DataFrame], tables: Iterable[str]) -> FilesRead:
-    """The files that Spark reads for frames, each once, of all those of the tables at some addresses."""
-    read = {path for frame in frames for path in frame.inputFiles()}
-    return FilesRead(len(read), sum(len(delta.opened(uri).file_uris()) for uri in tables))
+    """The files of the tables at some addresses that Spark reads for frames, each once, of all that these have."""
+    addresses = {*tables}
+    read = files_below(addresses, (path for frame in frames for path in frame.inputFiles()))
+    return FilesRead(len(read), sum(len(delta.opened(uri).file_uris()) for uri in addresses))
+
+
+def files_below(addresses: Iterable[str], paths: Iterable[str]) -> set[str]:
+    """Those of some paths or URIs that lie below one of the addresses, which may be written in another way."""
+    folders = tuple(f"{_as_path(address).rstrip('/')}/" for address in addresses)
+    return {path for path in map(_as_path, paths) if path.startswith(folders)}
+
+
+def _as_path(address: str) -> str:
+    """A path of this machine without the scheme that Spark, or a user, puts before it; a place on S3 as `s3://`."""
+    scheme, _, path = address.partition(":")
+    return f"/{path.lstrip('/')}" if scheme == "file" else s3.location(address)
 
 
 def place_of(batch: int, origin: Any) -> tuple[int, str]:

@@ -301,8 +301,8 @@ def _resolve(
 ) -> dict[tuple[str, ...], list[Path]]:
     """Where Spark's resolver put the jars of each entry; of an entry's coordinates the first one that can be had.
 
-    An entry of which none can be had is tried again, since a repository may be busy for a moment; from then on
-    repositories alone are asked. `folder` is where the jars will be kept, for error texts. `without` names
+    An entry of which none can be had is tried again, since a repository may be busy for a moment; for it repositories
+    alone are then asked. `folder` is where the jars will be kept, for error texts. `without` names
     dependencies, as `group:artifact`, that are left out.
 
     Raises:
@@ -323,28 +323,32 @@ def _resolve(
             names = [coordinates[0] for coordinates in wanted]
             raise _jar_error(names, folder, f"its JVM did not start: {last_words}") from error
         try:
+            of_user = str(gateway.jvm.java.lang.System.getProperty("user.home"))
             again = Retrying(
                 retry=retry_if_exception_type(JarError),
                 stop=stop_after_attempt(_ATTEMPTS),
                 wait=wait_exponential(multiplier=2),
-                before_sleep=lambda attempt: _leave_the_users_folders(gateway, scratch),
+                # Maven keeps the description of much without the jar below the user's home, where Ivy looks first and
+                # not further.
+                before_sleep=lambda attempt: _use_folders(gateway, str(scratch), scratch / "ivy-of-repositories"),
                 reraise=True,
             )
-            return {
-                coordinates: again(_first, gateway, coordinates, folder, with_dependencies, without)
-                for coordinates in wanted
-            }
+            resolved = {}
+            for coordinates in wanted:
+                _use_folders(gateway, of_user, scratch / "ivy")
+                resolved[coordinates] = again(_first, gateway, coordinates, folder, with_dependencies, without)
+            return resolved
         finally:
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait()
 
 
-def _leave_the_users_folders(gateway: Any, scratch: Path) -> None:
-    # Maven keeps the description of much without the jar below the user's home, where Ivy looks first and not further.
+def _use_folders(gateway: Any, home: str, ivy: Path) -> None:
+    """Let the resolver look below a home, where Maven's own files are, and in a folder of Ivy."""
     system = gateway.jvm.java.lang.System
-    system.setProperty("user.home", str(scratch))
-    system.setProperty("spark.jars.ivy", str(scratch / "ivy-of-repositories"))
+    system.setProperty("user.home", home)
+    system.setProperty("spark.jars.ivy", str(ivy))
 
 
 def _first(

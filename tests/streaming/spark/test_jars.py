@@ -187,15 +187,19 @@ def test_a_repository_that_is_busy_for_a_moment_is_asked_again(
 def test_a_description_without_its_jar_among_mavens_own_files_is_not_in_the_way(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    described = tmp_path / "home" / ".m2" / "repository" / "org" / "example" / "own" / "1.0"
-    described.mkdir(parents=True)
-    (described / "own-1.0.pom").write_bytes(POM)
+    """Of two jars Maven has the description of the first, and the second one, which no repository has."""
+    of_maven = tmp_path / "home" / ".m2" / "repository" / "org" / "example"
+    for name in ("own", "other"):
+        (of_maven / name / "1.0").mkdir(parents=True)
+        (of_maven / name / "1.0" / f"{name}-1.0.pom").write_bytes(POM.replace(b">own<", f">{name}<".encode()))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Duser.home={tmp_path / 'home'}")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with repository(tmp_path) as (address, _):
         (tmp_path / "spark-defaults.conf").write_text(f"spark.jars.repositories {address}\n")
-        [jar] = jars_of(OWN)
-    assert jar.read_bytes() == (tmp_path / "there" / "own-1.0.jar").read_bytes()
+        (of_maven / "other" / "1.0" / "other-1.0.jar").write_bytes((tmp_path / "there" / "own-1.0.jar").read_bytes())
+        jars = jars_of(JarGroup("two", "nothing", (*OWN.jars, ("org.example:other:1.0",))))
+    assert [jar.name for jar in jars] == ["own-1.0.jar", "other-1.0.jar"]
+    assert {jar.read_bytes() for jar in jars} == {(tmp_path / "there" / "own-1.0.jar").read_bytes()}
 
 
 def test_a_folder_that_cannot_be_made_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

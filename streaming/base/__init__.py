@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         CorrectionsFailed,
         DeclarationError,
         DeliveryPaused,
+        DimensionError,
         ErasureError,
         Facts,
         FeedError,

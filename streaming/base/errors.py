@@ -350,6 +350,12 @@ class ReadError(StreamingError):
     code = "read"
 
 
+class DimensionError(StreamingError, LookupError):
+    """A table cannot be looked up in: it, or the version asked for, is gone, or does not fit what is looked up by."""
+
+    code = "dimension"
+
+
 class CatalogError(StreamingError):
     """A catalog of other engines is away, refuses, or has a table of somebody else's in the way."""
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from streaming.base import ADDED, SIGN, DeclarationError, FrozenMapping, interval, python_values
+from streaming.base import ADDED, SIGN, DeclarationError, DimensionError, FrozenMapping, interval, python_values
 from streaming.declare import VALID_FROM, VALID_TO, History, LookupRequest
 from streaming.keyed import NEVER, as_dict
 from streaming.lake import Lake
@@ -82,7 +82,7 @@ class DimensionLookup:
         """Refuse to be asked by columns that the row does not have, or that no key of the table can be equal to.
 
         Raises:
-            LookupError: with both types. Where there is no table yet, there is nothing to compare with.
+            DimensionError: with both types. Where there is no table yet, there is nothing to compare with.
         """
         table = delta.open_table(self.uri, self.version) if isinstance(self.uri, str) else None
         if table is not None:
@@ -115,7 +115,7 @@ class DimensionLookup:
         """The answers that a version of the table has for rows, in their order, and the files that were read for them.
 
         Raises:
-            LookupError: that version cannot be read, or not by keys like these.
+            DimensionError: that version cannot be read, or not by keys like these.
         """
         columns = {name: python_values(asked[name]) for name in asked.column_names}
         rows = ({name: values[place] for name, values in columns.items()} for place in range(asked.num_rows))
@@ -126,7 +126,7 @@ class DimensionLookup:
             files = len(delta.opened(str(self.uri), version).file_uris())
         # Files of an old version go with maintenance of the table, and its entries with time.
         except (OSError, DeltaError) as error:
-            raise LookupError(str(error).partition("\n")[0]) from error
+            raise DimensionError(str(error).partition("\n")[0], table=str(self.uri)) from error
         return [self._answer(dimension, row) for row in rows], FilesRead(files, files)
 
     def _answer(self, dimension: _Dimension, asked: Values) -> Values | None:
@@ -253,21 +253,25 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
     """The version that is to be read now; `before` where it is still that one.
 
     Raises:
-        LookupError: there is no such table, a key repeats, or the keys are of other types than before.
+        DimensionError: there is no such table, a key repeats, or the keys are of other types than before.
     """
     assert isinstance(lookup.uri, str)
     table = delta.open_table(lookup.uri, lookup.version)
     if table is None:
-        raise LookupError(f"there is no Delta table at {lookup.uri!r}; correct the path, or write the table first")
+        raise DimensionError(
+            f"there is no Delta table at {lookup.uri!r}", "correct the path, or write the table first", table=lookup.uri
+        )
     if before is not None and before.version == table.version():
         return before
     times = [name for name in (lookup.valid_from, lookup.valid_to) if name is not None]
     rows = lookup.rows_of(table, list(dict.fromkeys((*lookup.on.values(), *lookup.columns, *times))))
     keys = pa.schema([rows.schema.field(name) for name in lookup.on.values()])
     if before is not None and before.keys.types != keys.types:
-        raise LookupError(
+        raise DimensionError(
             f"the keys of {lookup.uri!r} were {_listed(before.keys)} and are {_listed(keys)} in version "
-            f"{table.version()}; run again, so that they are compared with the columns that are asked by"
+            f"{table.version()}",
+            "run again, so that they are compared with the columns that are asked by",
+            table=lookup.uri,
         )
     values = {
         name: python_values(rows[name].cast(_TIME) if name in times else rows[name]) for name in rows.column_names
@@ -284,7 +288,11 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
             changes.setdefault(key, []).append(change)
     repeated = next((key for key, each in changes.items() if len(each) > 1), None)
     if lookup.valid_from is None and repeated is not None:
-        raise LookupError(f"{lookup.uri!r} has several rows for {repeated!r}; name valid_from= if they follow in time")
+        raise DimensionError(
+            f"{lookup.uri!r} has several rows for {repeated!r}",
+            "name valid_from= if they follow in time",
+            table=lookup.uri,
+        )
     return _Dimension(table.version(), keys, changes)
 
 
@@ -292,13 +300,19 @@ def _check_keys(lookup: DimensionLookup, asked: pa.Schema, table: pa.Schema) -> 
     for name, key in lookup.on.items():
         for column, columns, where in ((name, asked, "the row that is asked for"), (key, table, repr(lookup.uri))):
             if column not in columns.names:
-                raise LookupError(f"{column!r} is no column of {where}, which has: {', '.join(columns.names)}")
+                raise DimensionError(
+                    f"{column!r} is no column of {where}, which has: {', '.join(columns.names)}",
+                    column=column,
+                    choices=tuple(columns.names),
+                )
         of_row, of_table = asked.field(name).type, table.field(key).type
         if not _can_be_equal(of_row, of_table):
-            raise LookupError(
+            raise DimensionError(
                 f"column {name!r} is of type {of_row}, and {key!r} of {lookup.uri!r} of type {of_table}, so that no "
-                "value of one is one of the other; derive a column of the same type, such as "
-                f"derived={{'{name}_key': 'try_cast({name} as bigint)'}}, and look up by that"
+                "value of one is one of the other",
+                "derive a column of the same type, such as "
+                f"derived={{'{name}_key': 'try_cast({name} as bigint)'}}, and look up by that",
+                column=name,
             )
 
 

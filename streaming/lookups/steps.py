@@ -27,6 +27,7 @@ from streaming.base import (
     STEP_COLUMN,
     WRITTEN_AT,
     DeclarationError,
+    DimensionError,
     encoder,
     interval,
     python_values,
@@ -181,7 +182,7 @@ class EnrichedSteps:
             names = self._enriched.key or tuple(self._enriched.types)
             try:
                 check(pa.schema([self._selected.field(name) for name in names]))
-            except LookupError as error:
+            except DimensionError as error:
                 raise DeclarationError(
                     f"enrichment {self._enriched.name!r} cannot ask: {error}. Nothing was asked, and nothing is lost."
                 ) from error

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import AT, BATCH, ORIGIN, encoder, told
+from streaming.base import AT, BATCH, ORIGIN, DimensionError, encoder, told
 from streaming.declare import Enriched
 from streaming.lake import Lake
 from streaming.lookups import DimensionLookup, select_rows
@@ -71,7 +71,7 @@ def _answered_again(operator: Enriched, lake: Lake, asked: pa.Table, stored: Seq
         places = [place for place, row in enumerate(stored) if versions[place] == version and row[_ERROR] is None]
         try:
             found, more = lookup.answers_of(version, asked.take(pa.array(places, pa.int64())))
-        except LookupError as error:
+        except DimensionError as error:
             return _Answers(
                 stored, f"taken as it is stored: version {version} of {lookup.place} cannot be read any more ({error})"
             )

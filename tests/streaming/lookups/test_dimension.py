@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from streaming import DimensionLookup, Enriched
 from streaming.base import python_values, to_micros
-from streaming.base.errors import DeclarationError
+from streaming.base.errors import DeclarationError, DimensionError
 from streaming.lookups.calls import Answer, Calls, Question
 from tests.streaming.lookups.test_calls import ended, events
 from tests.support.instants import NOW, at
@@ -141,7 +141,9 @@ def test_keys_of_types_without_a_value_in_common_are_refused_before_anything_is_
     if fit:
         lookup.check_types(types)
     else:
-        with pytest.raises(LookupError, match=r"column 'k' is of type .*, and 'key' of .* of type .*derive a column"):
+        with pytest.raises(
+            DimensionError, match=r"column 'k' is of type .*, and 'key' of .* of type .*derive a column"
+        ):
             lookup.check_types(types)
 
 
@@ -149,9 +151,9 @@ def test_a_key_that_is_no_column_is_refused_and_a_table_that_is_not_there_yet_is
     types = pa.schema([("id", pa.string())])
     DimensionLookup(str(tmp_path / "later"), {"id": "sensor"}, ("room",)).check_types(types)
     uri = rooms(tmp_path, [("s1", "room_1", None, None)])
-    with pytest.raises(LookupError, match="'of' is no column of the row that is asked for, which has: id"):
+    with pytest.raises(DimensionError, match="'of' is no column of the row that is asked for, which has: id"):
         DimensionLookup(uri, {"of": "sensor"}, ("room",)).check_types(types)
-    with pytest.raises(LookupError, match=r"'key' is no column of .*, which has: sensor, room, since, until"):
+    with pytest.raises(DimensionError, match=r"'key' is no column of .*, which has: sensor, room, since, until"):
         DimensionLookup(uri, {"id": "key"}, ("room",)).check_types(types)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from streaming import DimensionLookup, Enriched, Lake, Pipeline, Why, why
+from streaming.provenance.lookups import _answered_again
 from tests.streaming.keyed.test_pinned_histories import CUSTOMERS, SEGMENTS, VISITS, customer, run, visit
 
 
@@ -21,6 +23,13 @@ def shops(folder: Path, **cities: str) -> str:
     table = pa.table({"id": [*cities], "city": [*cities.values()]})
     write_deltalake(str(folder / "shops"), table, mode="overwrite")
     return str(folder / "shops")
+
+
+class Broken(DimensionLookup):
+    """A lookup with a fault in its code."""
+
+    def rows_of(self, table: DeltaTable, columns: Sequence[str]) -> pa.Table:
+        raise KeyError("of our own")
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,18 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stor
     DeltaTable(lost).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     run(spark, told.lake, pipeline, customers=[customer(2, 15, "gold")], visits=[visit(2, 90)])
     return told
+
+
+def test_an_error_of_our_own_is_not_told_as_a_version_that_is_gone(tmp_path: Path) -> None:
+    by = DimensionLookup(shops(tmp_path, a="Bonn"), {"customer": "id"}, ("city",), version=0)
+    enriched = Enriched("pinned", VISITS, by, {"city": "string"})
+    stored, lake = [{"_error": None, "city": "Bonn"}], Lake(str(tmp_path / "lake"))
+    assert list(_answered_again(enriched, lake, pa.table({"customer": ["a"]}), stored).rows) == [{"city": "Bonn"}]
+    broken = replace(enriched, call=Broken(by.uri, by.on, by.columns, by.version))
+    with pytest.raises(KeyError, match="of our own"):
+        _answered_again(broken, lake, pa.table({"customer": ["a"]}), stored)
+    gone = replace(enriched, call=replace(by, version=7))
+    assert "version 7 of" in _answered_again(gone, lake, pa.table({"customer": ["a"]}), stored).how
 
 
 @pytest.mark.parametrize(

@@ -320,9 +320,9 @@ TRIES: list[float] = []
 def slow_to_fail() -> Iterator[Any]:
     """An API that fails once it has kept silent for longer than a connection has to stand."""
     TRIES.append(time.monotonic())
-    ANSWERS.wait(0.3)
-    raise OSError("the API is down")
-    yield
+    if not ANSWERS.wait(0.3):
+        raise OSError("the API is down")
+    yield {"n": 1}
 
 
 def all_slow_to_fail() -> Any:

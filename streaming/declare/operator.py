@@ -235,6 +235,13 @@ class Operator(ABC):
         """
         return watermark
 
+    def first_open(self, watermark: datetime) -> datetime | None:
+        """An instant from `first_begin` on, before which no result begins that is not there yet; None for none known.
+
+        It may be told more closely than the watermarks of followers, which must not change between two versions.
+        """
+        return self.first_begin(watermark)
+
     @property
     def whole_fingerprint(self) -> Mapping[str, Any]:
         """Its fingerprint, and what says which rows of its streams stand, where these have keys."""

@@ -160,6 +160,10 @@ class OverWindows(Operator):
             return None
         return earlier(window.closed_by(watermark), window.reach + window.rows_before)
 
+    def first_open(self, watermark: datetime) -> datetime | None:
+        """The begin of the first window that is open, where windows begin at regular intervals."""
+        return self.window.first_begin(self.window.closed_by(watermark))
+
     @property
     def times(self) -> tuple[str, ...]:
         """Begin and end of the window."""

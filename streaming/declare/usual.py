@@ -17,7 +17,7 @@ _FORMS = {
     "mean": rf"avg\({_COLUMN}\)",
     "null_share": rf"count_if\({_COLUMN} is null\) ?/ ?count\(\*\)",
 }
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,7 @@ def check_usual(
                 )
             types = tables[name]
             numeric = asked.kind in ("sum", "mean")
-            choices = tuple(
-                each for each, type_ in types.items() if not numeric or (type_ or "int").startswith(_NUMBERS)
-            )
+            choices = tuple(each for each, type_ in types.items() if not numeric or _may_be_number(type_))
             if asked.column is not None and asked.column not in choices:
                 why = "no number" if asked.column in types else "no column of it"
                 raise DeclarationError(
@@ -145,3 +143,8 @@ def check_usual(
                     value=asked.column,
                     choices=choices,
                 )
+
+
+def _may_be_number(type_: str | None) -> bool:
+    """True of a column of a numeric SQL type, such as `decimal(9,2)`, or of a type that nobody knows yet."""
+    return type_ is None or type_.partition("(")[0].strip().lower() in _NUMBERS

@@ -23,7 +23,7 @@ from streaming.service.usual import UnusualHours
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
 
-_REPORTS_EVERY, _COUNTS_EVERY, _ENDS_WITHIN = 0.5, 10.0, 5.0
+_REPORTS_EVERY, _COUNTS_EVERY, _JUDGES_EVERY, _ENDS_WITHIN = 0.5, 10.0, 10.0, 5.0
 _RATES_OVER = timedelta(minutes=2)
 _SLOW_AFTER = 10
 
@@ -97,7 +97,8 @@ class Reporter:
 
     `on_measures` takes the batches that ended since it was called last, `on_status` the state of the process, about
     twice a second. Both are called in a thread of the reporter; what waits in the source, which slow storage takes its
-    time to tell, is counted in another.
+    time to tell, is counted in another, and the hours that are over, of which weeks are read at first, are judged in a
+    third.
     """
 
     def __init__(
@@ -128,16 +129,19 @@ class Reporter:
         self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now(), passed=now())
         self._reporting = Repeated(f"{pipeline.name}: report of its state", _REPORTS_EVERY, self._report)
         self._counting = Repeated(f"{pipeline.name}: count of what waits", _COUNTS_EVERY, self._count)
+        self._judging = Repeated(f"{pipeline.name}: unusual hours", _JUDGES_EVERY, self._judge)
 
     def begin(self) -> None:
         """Go on reporting until `end`."""
         self._reporting.begin()
         self._counting.begin()
+        self._judging.begin()
 
     def end(self) -> None:
         """Report once more, of everything that has ended by now, and no more."""
         self._reporting.end(_ENDS_WITHIN)
         self._counting.leave()
+        self._judging.leave()
 
     def _report(self) -> None:
         now = self._now()
@@ -173,6 +177,7 @@ class Reporter:
                 "latency": recent.latency,
                 "rejected_share": recent.rejected / recent.rows if recent.rows else 0.0,
                 **self._counts,
+                "unusual": self._hours.unusual,
                 "slow": len(last) == _SLOW_AFTER and all(measure.seconds > slow for measure in last),
             }
         )
@@ -230,15 +235,18 @@ class Reporter:
         grows_since = before.get("backlog_grows_since") or (now if items > items_before else None)
         shrinks = CatchUp(now, items, now, items) if self._shrinks is None else self._shrinks.counted(now, items)
         self._shrinks = shrinks
-        of_operators = {name: query.watermark for name, query in self._status.queries.items()}
         self._counts = {
             "backlog": backlog,
             "backlog_grows_since": None if items < items_before else grows_since,
             "catch_up_seconds": shrinks.seconds,
             "memory_bytes": _memory(),
             "values": self._values.at(now),
-            "unusual": self._hours.told(now, {**of_operators, **self._run.watermarks}),
         }
+
+    def _judge(self) -> None:
+        """Judge the hours that are over."""
+        of_operators = {name: query.watermark for name, query in self._status.queries.items()}
+        self._hours.look(self._now(), {**of_operators, **self._run.watermarks})
 
 
 def _memory() -> int:

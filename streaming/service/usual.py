@@ -14,15 +14,16 @@ import pyarrow as pa
 from streaming.base import DAY, interval, pc
 from streaming.declare import HourlySum, Operator, Pipeline, Stream, Usual
 from streaming.lake import Lake
+from streaming.operators import generation_of
 from streaming.service.progress_table import rows_by_hour
 from streaming.service.query_errors import ingest_query
 from streaming.service.status import UnusualHour
-from streaming.tables import Between, delta, files_added, files_between, read_added
+from streaming.tables import Between, arrow_schema_of, delta, files_added, files_between, read_added
 
 HOUR, WEEK = timedelta(hours=1), timedelta(weeks=1)
 _WRITTEN_AFTER = timedelta(minutes=1)
 _INSTANT = pa.timestamp("us", "UTC")
-_FILES_AT_ONCE = 32
+_BYTES_AT_ONCE = 32 * 2**20
 _OF_NORMAL = 1.4826
 """1 / 0.6745: the standard deviation of a normal distribution, by its median absolute deviation."""
 
@@ -75,13 +76,25 @@ class UnusualHours:
             if rules
         ]
 
-    def told(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> tuple[UnusualHour, ...]:
-        """The hours that were over last, by `now` or by the watermarks, and are unusual; several may end at once.
+    def look(self, now: datetime, watermarks: Mapping[str, datetime | None]) -> None:
+        """Judge the hours that are over since the last look, by `now` or by the watermarks; several may end at once.
 
-        `watermarks` are those of streams, and of operators as far as they have followed theirs, by name.
+        `watermarks` are those of streams, and of operators as far as they have followed theirs, by name. Of a table
+        that cannot be read the next look judges the hours; those of the others are judged all the same, and the first
+        error is raised then.
         """
+        errors = []
         for each in self._watched:
-            each.look(now, watermarks)
+            try:
+                each.look(now, watermarks)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    @property
+    def unusual(self) -> tuple[UnusualHour, ...]:
+        """The hours that were over at the last look and are unusual."""
         return tuple(hour for each in self._watched for hour in each.unusual)
 
 
@@ -145,6 +158,7 @@ class _Stored:
 
     In memory are three numbers of each hour and column. The files of an hour are read when it is over, with no more
     columns than the rules name, those of the weeks before only at first; so a row that comes later is not counted.
+    Where a table that was built anew has taken the place of the one that was read, all are read again.
     """
 
     def __init__(self, lake: Lake, of: Stream | Operator, rules: tuple[Usual, ...]) -> None:
@@ -153,6 +167,7 @@ class _Stored:
         self._columns = sorted({_asked(rule).column or "" for rule in rules})
         self._sums: dict[datetime, dict[str, _Sum]] = {}
         self._read_until: datetime | None = None
+        self._read_of: tuple[object, int] | None = None
         if isinstance(of, Stream):
             self._uri, self._time = lake.log(of.revisions), of.event_time
         else:
@@ -164,35 +179,41 @@ class _Stored:
         watermark = watermarks.get(self.name)
         if watermark is None or isinstance(self._of, Stream):
             return None if watermark is None else _hour(watermark)
-        begin = self._of.first_begin(watermark)
+        begin = self._of.first_open(watermark)
         return None if begin is None else _hour(begin)
 
     def read(self, begin: datetime, end: datetime) -> None:
         """Add the hours up to `end` that were not read yet, from `begin` on, and forget those before."""
-        until = self._read_until
-        # A watermark that went back is that of a log or view which was built anew.
-        if until is None or not begin <= until <= end:
-            until, self._sums = begin, {}
-        self._sums = {hour: sums for hour, sums in self._sums.items() if hour >= begin}
         table = delta.open_table(self._uri)
         if table is None:
+            self._sums, self._read_until, self._read_of = {}, None, None
             return
-        columns = dict.fromkeys([self._time, *(name for name in self._columns if name)])
+        of, until, sums = (table.metadata().id, generation_of(table)), self._read_until, self._sums
+        # A watermark that went back is that of a log or view which was built anew.
+        if until is None or not begin <= until <= end or of != self._read_of:
+            until, sums = begin, {}
+        sums = {hour: dict(of_hour) for hour, of_hour in sums.items() if hour >= begin}
+        there = {*arrow_schema_of(table).names}
+        columns = dict.fromkeys([self._time, *(name for name in self._columns if name in there)])
         added = files_between(files_added(table), self._time, Between(until, end))
         if isinstance(self._of, Stream) and added.num_rows:
             # A rejected row has no day.
             added = added.filter(pc.is_valid(added.column(f"partition.{DAY}")))
-        for first in range(0, added.num_rows, _FILES_AT_ONCE):
-            rows = read_added(table, added.slice(first, _FILES_AT_ONCE), [*columns])
+        for files in _parts(added):
+            rows = read_added(table, files, [*columns])
             at = rows.column(self._time).cast(_INSTANT)
             chosen = pc.and_(pc.greater_equal(at, pa.scalar(until, _INSTANT)), pc.less(at, pa.scalar(end, _INSTANT)))
-            self._add(rows.filter(chosen))
-        self._read_until = end
+            self._add(rows.filter(chosen), sums)
+        # Only now, so that files which were read before one that cannot be read are not counted twice.
+        self._sums, self._read_until, self._read_of = sums, end, of
 
-    def _add(self, rows: pa.Table) -> None:
+    def _add(self, rows: pa.Table, sums: dict[datetime, dict[str, _Sum]]) -> None:
+        """Add the rows to the `sums` of their hours; a column that the table does not have yet is null."""
         hours = pc.floor_temporal(rows.column(self._time).cast(_INSTANT), unit="hour")
         for name in self._columns:
-            values = rows.column(name) if name else hours
+            values = hours
+            if name:
+                values = rows.column(name) if name in rows.column_names else pa.nulls(len(hours))
             # A text has no sum, and nobody asks for it.
             numbers = values if _is_number(values.type) else pa.nulls(len(hours))
             grouped = pa.table(
@@ -202,9 +223,9 @@ class _Stored:
                     "number": numbers.cast(pa.float64(), safe=False),
                 }
             )
-            sums = grouped.group_by("hour").aggregate([("there", "count"), ("there", "sum"), ("number", "sum")])
-            for row in sums.to_pylist():
-                of_hour = self._sums.setdefault(row["hour"], {})
+            by_hour = grouped.group_by("hour").aggregate([("there", "count"), ("there", "sum"), ("number", "sum")])
+            for row in by_hour.to_pylist():
+                of_hour = sums.setdefault(row["hour"], {})
                 more = _Sum(row["there_count"], row["there_sum"], row["number_sum"] or 0.0)
                 of_hour[name] = of_hour.get(name, _Sum()) + more
 
@@ -248,6 +269,18 @@ def _hours_of(
         yield _Arrivals(lake, pipeline, of), came
     stored = tuple(rule for rule in rules if rule not in came)
     yield _Stored(lake, of, stored), stored
+
+
+def _parts(added: pa.Table) -> Iterator[pa.Table]:
+    """The files in their order, so few at once that they fit into memory; a file that is larger comes alone."""
+    first, size = 0, 0
+    for place, more in enumerate(added.column("size_bytes").to_pylist() if added.num_rows else []):
+        if place > first and size + more > _BYTES_AT_ONCE:
+            yield added.slice(first, place - first)
+            first, size = place, 0
+        size += more
+    if first < added.num_rows:
+        yield added.slice(first)
 
 
 def _asked(rule: Usual) -> HourlySum:

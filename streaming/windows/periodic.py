@@ -74,6 +74,10 @@ class Periodic(Window):
         first = self._ended(after) + 1
         return EPOCH + self._offset + first * interval(self.period), by
 
+    def first_begin(self, after: datetime) -> datetime | None:
+        """The start of the first window that ends after an instant; None at the beginning of time."""
+        return self.times_for_ends(after, after)[0]
+
     def pane(self, event_time: Column) -> Column:
         """The start of the longest stretch that begins and ends with windows and has the row in it."""
         length = gcd(interval(self.size) // MICROSECOND, interval(self.period) // MICROSECOND)

@@ -128,6 +128,12 @@ class Window(ABC):
         """The latest end of a window that is closed at this `watermark`."""
         return watermark - self.grace
 
+    def first_begin(self, after: datetime) -> datetime | None:
+        """An instant before which no window begins that ends after another one; None where nobody knows."""
+        if self.merging or self.reach is None:
+            return None
+        return earlier(after, self.reach + self.rows_before)
+
     def late_windows(self, event_time: Column, stamp: Column) -> Column:
         """The number of windows of a row that were closed when it came."""
         return F.size(F.filter(self.bounds(event_time), lambda window: self.late(window, stamp)))

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from math import pi, sqrt
 from pathlib import Path
-from shutil import rmtree
+from shutil import copytree, rmtree
+from threading import Event
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from benchmarks.unusual import END, drawn, recall_by_fault, scenarios, score
-from streaming import Lake, Pipeline
+from streaming import Lake, Pipeline, Selected, SessionWindow, Sliding, Tumbling, Windowed, agg
 from streaming.base import DeclarationError
-from streaming.declare import Usual
+from streaming.base.errors import WrongType
+from streaming.declare import HourlySum, Usual
 from streaming.declare.limits import Limits
+from streaming.declare.usual import check_usual
 from streaming.service.alerts import evaluate
+from streaming.service.observer import Observer
 from streaming.service.overview import Overview
 from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
+from streaming.service.reporter import Reporter
+from streaming.service.run import Run
 from streaming.service.status import ProcessStatus, UnusualHour
-from streaming.service.usual import HOUR, WEEK, UnusualHours, judge_hours
-from tests.support.labelled_hours import MEAN, NULLS, orders, shop, write
+from streaming.service.usual import HOUR, WEEK, UnusualHours, _parts, _Stored, judge_hours
+from streaming.service.watch import Watch
+from streaming.tables import delta
+from streaming.windows import LocalDays, Window
+from tests.support.labelled_hours import MEAN, NULLS, by_hour, orders, shop, write
 from tests.support.pipelines.beats import pipeline
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -141,6 +152,12 @@ def test_a_rule_that_can_tell_nothing_is_refused(rule: dict[str, object], says: 
         Usual(**rule)  # type: ignore[arg-type]
 
 
+def seen(hours: UnusualHours, now: datetime, watermarks: Mapping[str, datetime | None]) -> tuple[UnusualHour, ...]:
+    """The hours that are unusual after one look."""
+    hours.look(now, watermarks)
+    return hours.unusual
+
+
 def state_of(of: Pipeline, unusual: tuple[UnusualHour, ...], at: datetime) -> tuple[bool, str]:
     """The alert, as it is raised of what the process tells."""
     process = ProcessStatus(pid=1, started=at, at=at, passed=at, unusual=unusual)
@@ -164,7 +181,7 @@ def test_a_running_stream_is_told_once_its_last_hour_is_over_by_its_own_progress
         table.add(measures)
 
     def told(at: datetime, of: Pipeline = asked) -> tuple[bool, str]:
-        return state_of(of, UnusualHours(lake, of).told(at, {}), at)
+        return state_of(of, seen(UnusualHours(lake, of), at, {}), at)
 
     nine, ten = MONDAY + 9 * HOUR, MONDAY + 10 * HOUR
     assert told(nine + timedelta(minutes=5)) == (True, "nothing unusual was seen")
@@ -179,7 +196,7 @@ def alerts_of(lake: Lake, ends: Iterable[datetime], of: Pipeline = shop) -> dict
     hours = UnusualHours(lake, of)
     told: dict[str, set[datetime]] = {"orders": set(), "by_hour": set()}
     for end in ends:
-        for each in hours.told(end + timedelta(minutes=2), {"orders": end, "by_hour": end}):
+        for each in seen(hours, end + timedelta(minutes=2), {"orders": end, "by_hour": end}):
             told[each.of].add(each.at)
     return told
 
@@ -217,7 +234,7 @@ def test_the_hours_of_a_log_are_those_that_its_rows_were_written_of(tmp_path: Pa
     rows = {at: count for at, count in series.rows.items() if count}
     nulls = {at: round(series.null_share[at] * count) / count for at, count in rows.items()}
     for over in [at + HOUR for at in series.faults]:
-        told = UnusualHours(lake, shop).told(over, {"orders": over})
+        told = seen(UnusualHours(lake, shop), over, {"orders": over})
         for rule, hours in ((MEAN, series.mean), (NULLS, nulls)):
             expected = judge_hours(hours, replace(rule, last="1 hour"), over).unusual
             asked = [each for each in told if each.aggregate == rule.value]
@@ -231,14 +248,14 @@ def test_hours_that_were_read_once_are_not_read_again(tmp_path: Path) -> None:
     series.mean[ten] = 500.0
     write(lake, series, END)
     hours = UnusualHours(lake, shop)
-    assert "avg(amount)" not in {each.aggregate for each in hours.told(ten, {"orders": ten})}
+    assert "avg(amount)" not in {each.aggregate for each in seen(hours, ten, {"orders": ten})}
     for folder in Path(lake.log(orders)).glob("_day=*"):
         if folder.name != f"_day={ten:%Y-%m-%d}":
             rmtree(folder)
-    (told,) = (each for each in hours.told(ten + HOUR, {"orders": ten + HOUR}) if each.aggregate == "avg(amount)")
+    (told,) = (each for each in seen(hours, ten + HOUR, {"orders": ten + HOUR}) if each.aggregate == "avg(amount)")
     assert told.at == ten and told.value == pytest.approx(500.0)
     with pytest.raises(FileNotFoundError):
-        UnusualHours(lake, shop).told(ten + HOUR, {"orders": ten + HOUR})
+        seen(UnusualHours(lake, shop), ten + HOUR, {"orders": ten + HOUR})
 
 
 def test_an_hour_of_a_view_is_judged_when_its_windows_are_closed_and_nothing_before(tmp_path: Path) -> None:
@@ -247,10 +264,165 @@ def test_an_hour_of_a_view_is_judged_when_its_windows_are_closed_and_nothing_bef
     series.rows[ten] = 4_000.0
     write(lake, series, END)
     hours = UnusualHours(lake, shop)
-    assert [each.of for each in hours.told(ten, {"by_hour": ten + HOUR})] == []
-    (told,) = (each for each in hours.told(ten, {"by_hour": ten + 2 * HOUR}) if each.of == "by_hour")
+    assert [each.of for each in seen(hours, ten, {"by_hour": ten + 59 * HOUR / 60})] == []
+    (told,) = (each for each in seen(hours, ten, {"by_hour": ten + HOUR}) if each.of == "by_hour")
     assert (told.at, told.aggregate, told.value) == (ten, "sum(orders)", 4_000.0)
     assert str(told).startswith(f"sum(orders) of 'by_hour' at {ten:%Y-%m-%d %H:%M}: 4,000, usually ")
+
+
+@pytest.mark.parametrize(
+    ("window", "watermark", "over"),
+    [
+        (Tumbling("1 hour"), "02T10:20", "02T10"),
+        (Tumbling("1 hour"), "02T10:00", "02T10"),
+        (Tumbling("10 minutes"), "02T10:05", "02T10"),
+        (Tumbling("1 hour", offset="30 minutes"), "02T10:20", "02T09"),
+        (Sliding("2 hours", "1 hour"), "02T10:20", "02T09"),
+        # A local day has no more than 48 hours, and nobody says where it begins.
+        (LocalDays("UTC"), "04T10:20", "02T10"),
+    ],
+)
+def test_an_hour_of_a_view_is_over_once_no_window_that_is_open_begins_in_it(
+    window: Window, watermark: str, over: str
+) -> None:
+    view = replace(by_hour, window=window)
+    at, hour = (datetime.fromisoformat(f"2026-03-{each}+00:00") for each in (watermark, over))
+    assert _Stored(Lake("nowhere"), view, (MEAN,)).over(at, {"by_hour": at}) == hour
+
+
+def test_hours_that_end_at_once_are_each_judged_but_for_holidays_and_those_before_the_last(tmp_path: Path) -> None:
+    """Rows have a mean of 500 at 10:00. At 10:00 the watermark is looked at, then it jumps to 14:00."""
+    lake, series, ten = Lake(str(tmp_path)), drawn(5, level=40.0), END - 14 * HOUR
+    series.mean[ten] = 500.0
+    write(lake, series, END)
+
+    def told(rule: Usual) -> list[datetime]:
+        hours = UnusualHours(lake, replace(shop, limits=Limits(usual={"orders": (rule,)})))
+        assert ten not in {each.at for each in seen(hours, ten, {"orders": ten})}
+        return [each.at for each in seen(hours, ten + 4 * HOUR, {"orders": ten + 4 * HOUR}) if each.at == ten]
+
+    assert told(MEAN) == [ten]
+    assert told(replace(MEAN, last="4 hours")) == [ten]
+    assert told(replace(MEAN, last="3 hours")) == []
+    assert told(replace(MEAN, holidays=(ten.date(),))) == []
+
+
+def test_files_that_were_read_before_one_that_failed_are_not_counted_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table's files come one by one; one of them is away at the first look, and back at the second."""
+    monkeypatch.setattr("streaming.service.usual._BYTES_AT_ONCE", 1)
+    lake, series, ten = Lake(str(tmp_path)), drawn(5, level=40.0), END - 14 * HOUR
+    write(lake, series, END)
+    rule = Usual("sum(amount)")
+    stored = _Stored(lake, orders, (rule,))
+    asked = rule.hourly_sum
+    assert asked is not None
+    away = Path(lake.log(orders)) / f"_day={ten - WEEK:%Y-%m-%d}"
+    away.rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            stored.read(ten - 8 * WEEK, ten)
+    assert stored.values(asked) == {}
+    (tmp_path / "away").rename(away)
+    stored.read(ten - 8 * WEEK, ten)
+    whole = _Stored(lake, orders, (rule,))
+    whole.read(ten - 8 * WEEK, ten)
+    assert stored.values(asked) == whole.values(asked)
+    rows = {at: series.rows[at] * series.mean[at] for at in stored.values(asked)}
+    assert len(rows) > 1_000 and stored.values(asked) == pytest.approx(rows)
+
+
+def test_a_table_that_was_built_anew_is_read_anew_though_its_watermark_did_not_go_back(tmp_path: Path) -> None:
+    """At 10:00 the view has a level of 40, and at 11:00 of 80, of all weeks."""
+    lake, ten = Lake(str(tmp_path)), END - 14 * HOUR
+    for name, level in (("old", 40.0), ("new", 80.0)):
+        write(Lake(str(tmp_path / name)), drawn(5, level=level), END)
+    rule = Usual("sum(orders)")
+    asked = rule.hourly_sum
+    assert asked is not None
+    stored, place = _Stored(lake, by_hour, (rule,)), Path(lake.table(by_hour))
+    copytree(Lake(str(tmp_path / "old")).table(by_hour), place)
+    stored.read(ten - 8 * WEEK, ten)
+    rmtree(place)
+    copytree(Lake(str(tmp_path / "new")).table(by_hour), place)
+    stored.read(ten - 8 * WEEK + HOUR, ten + HOUR)
+    new = drawn(5, level=80.0).rows
+    assert stored.values(asked) == {at: new[at] for at in stored.values(asked)}
+    # A switch puts the next generation into the same table.
+    schema = delta.open_table(str(place)).schema()  # type: ignore[union-attr]
+    nothing = pa.schema(schema.to_arrow()).empty_table()
+    commit = CommitProperties(app_transactions=[Transaction("generation", 1)])
+    write_deltalake(str(place), nothing, mode="overwrite", commit_properties=commit)
+    stored.read(ten - 8 * WEEK + 2 * HOUR, ten + 2 * HOUR)
+    assert stored.values(asked) == {}
+
+
+def test_a_column_that_the_table_does_not_have_yet_is_null(tmp_path: Path) -> None:
+    lake, ten = Lake(str(tmp_path)), END - 14 * HOUR
+    write(lake, drawn(5, level=40.0), END)
+    shares = Usual("count_if(newly is null) / count(*)")
+    stored = _Stored(lake, orders, (shares, Usual("avg(newly)")))
+    stored.read(ten - WEEK, ten)
+    share, mean = (HourlySum(kind, "newly") for kind in ("null_share", "mean"))
+    assert {*stored.values(share).values()} == {1.0} and stored.values(mean) == {}
+
+
+def test_a_table_that_cannot_be_read_keeps_nothing_else_from_being_told(tmp_path: Path) -> None:
+    """The files of the table of progress are away: the hours of the log are judged, and memory is told."""
+    lake, series, ten = Lake(str(tmp_path)), drawn(5, level=40.0), END - 14 * HOUR
+    series.mean[ten] = 500.0
+    write(lake, series, END)
+    for folder in Path(lake.progress(shop)).glob("_day=*"):
+        rmtree(folder)
+    hours = UnusualHours(lake, shop)
+    with pytest.raises(FileNotFoundError):
+        hours.look(ten + 2 * HOUR, {"orders": ten + HOUR})
+    assert [(each.at, each.of) for each in hours.unusual if each.aggregate == "avg(amount)"] == [(ten, "orders")]
+
+    told: list[ProcessStatus] = []
+    counted = Event()
+
+    def note(status: ProcessStatus) -> None:
+        told.append(status)
+        if status.memory_bytes is not None:
+            counted.set()
+
+    of = replace(shop, operators=(Selected("large", orders),), limits=Limits(usual={"orders": (Usual(),)}))
+    run = Run(None, lake, of, Observer(lambda: END))  # type: ignore[arg-type]
+    reporter = Reporter(run, Watch(lambda: END), lambda: END, lambda measures: None, note)
+    reporter.begin()
+    assert counted.wait(20)
+    reporter.end()
+    assert told[-1].catch_up_seconds == 0.0
+
+
+def test_files_are_read_so_few_at_once_that_they_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.service.usual._BYTES_AT_ONCE", 10)
+    sizes = [4, 6, 1, 20, 3, 3, 3, 3]
+    parts = [part.column("size_bytes").to_pylist() for part in _parts(pa.table({"size_bytes": sizes}))]
+    assert parts == [[4, 6], [1], [20], [3, 3, 3], [3]]
+    assert [*_parts(pa.table({"size_bytes": pa.array([], pa.int64())}))] == []
+
+
+def test_a_rule_in_short_is_of_the_gate_alone() -> None:
+    with pytest.raises(WrongType, match=re.escape("such as Usual('avg(amount)')")):
+        Limits(usual={"orders": ("avg(amount)",)})  # type: ignore[dict-item]
+
+
+def test_a_stretch_of_time_is_no_number_though_its_type_begins_as_one() -> None:
+    types = {"wait": "interval day to second", "share": "decimal(9,2)", "n": "int", "of_any_type": None}
+    with pytest.raises(DeclarationError, match="'wait' is no number") as refused:
+        check_usual("shop", {"orders": (Usual("avg(wait)"),)}, {"orders": types})
+    assert refused.value.choices == ("share", "n", "of_any_type")
+
+
+def test_limits_are_of_streams_and_of_views_whose_windows_have_a_length_alone() -> None:
+    large = Selected("large", orders, where="amount > 100")
+    sessions = Windowed("sessions", orders, SessionWindow("5 minutes"), {"n": agg.count()}, by=("email",))
+    for name in ("large", "sessions"):
+        with pytest.raises(DeclarationError, match=f"'{name}', which is no stream of it and no view whose windows"):
+            replace(shop, operators=(by_hour, large, sessions), limits=Limits(usual={name: (Usual(),)}))
 
 
 @pytest.mark.parametrize(

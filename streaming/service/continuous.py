@@ -24,6 +24,7 @@ from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
 from streaming.service.observer import Observer
 from streaming.service.progress import Measure
+from streaming.service.query_errors import ingest_query
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus
@@ -38,15 +39,17 @@ _LOOKED_AT_EVERY = 5.0
 """Seconds between two looks at what is current of an operator that takes no step; another process corrects it."""
 _NOTED_EVERY = 5.0
 """Seconds between two looks at which versions of the tables belong together, where anything was written."""
-_MOST_PUBLISHING = 9
-"""The least time between two looks, in times that the last one took, so that a tenth of the time goes into them."""
+_MOST_PUBLISHING = 3
+"""The least time between two looks, in times that the last one took, so that a quarter of the time goes into them."""
 
 Ending = Literal["stop", "drain"]
 GIVES_WAY = 2.0
-"""Seconds: a log waits no longer after a batch, and for no step that has taken as long already.
+"""Seconds: a log waits no longer after a batch, and for no step that has taken as long already; nor does a step wait
+for a batch that has.
 
 On a machine that ingest alone can keep busy, a step takes several times as long beside the next batch as before it,
-which has more rows in exchange, and a row of a larger batch is cheaper.
+which has more rows in exchange, and a row of a larger batch is cheaper. Rows of a batch that ends just after a step
+has begun would wait for this one and the next.
 """
 _LOOK_FOR_STEPS_EVERY = 0.02
 
@@ -133,6 +136,8 @@ class Continuous(Observer):
     def during(self, query: str, number: int) -> Iterator[None]:
         with self.watch.during(query, number):
             yield
+        # Steps that have waited for it may begin.
+        self._wake.set()
         # The end of the batch, not the begin of the next, whose rows would be chosen before it waits.
         if query in self._ingest:
             self._giving_way.add(query)
@@ -145,8 +150,6 @@ class Continuous(Observer):
         self._written.set()
         if query in self._news:
             self._news[query].set()
-        if batch is not None:
-            self._wake.set()
 
     def _step(self) -> None:
         self.watch.passed = self.now()
@@ -288,7 +291,9 @@ class _Stepping:
     def follow(self) -> None:
         """Let each operator that is behind its logs, and is not stepping, step."""
         for runtime in self._run.operators:
-            if self._is_behind(runtime) and not self._is_stepping(runtime) and self._is_due(runtime):
+            if self._is_stepping(runtime) or self._waits_for_a_batch(runtime):
+                continue
+            if self._is_behind(runtime) and self._is_due(runtime):
                 name = runtime.operator.name
                 self._stepped[name], self._stepped_at[name] = self._heads_of(runtime), self._now()
                 self._began[name] = monotonic()
@@ -319,6 +324,12 @@ class _Stepping:
         began, pause = monotonic(), Event()
         while not until() and monotonic() - began < GIVES_WAY and any(map(self._has_right_of_way, self._run.operators)):
             pause.wait(_LOOK_FOR_STEPS_EVERY)
+
+    def _waits_for_a_batch(self, runtime: OperatorRuntime) -> bool:
+        """True while a batch of a log that the operator reads has begun lately; see `GIVES_WAY`."""
+        logs = {ingest_query(self._run.pipeline, stream) for stream in runtime.operator.reads}
+        began = (since for query, (_, since) in self._watch.running().items() if query in logs)
+        return any((self._now() - since).total_seconds() < GIVES_WAY for since in began)
 
     def _has_right_of_way(self, runtime: OperatorRuntime) -> bool:
         if self._is_stepping(runtime):

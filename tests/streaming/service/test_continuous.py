@@ -11,7 +11,7 @@ from threading import Event, Thread
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Files, Lake, Tumbling, Windowed, agg
+from streaming import Files, Joined, Lake, Pipeline, Tumbling, Windowed, agg
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
 from streaming.operators.progress import Progress
@@ -19,6 +19,7 @@ from streaming.service import continuous, progress_table
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
+from streaming.service.query_errors import ingest_query
 from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sources.landed_files import FilesBacklog
 from streaming.sources.source import SourceBacklog
@@ -134,6 +135,37 @@ def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
     batches = [each for each in measured if each.query != counted.name]
     assert len(steps) == len(batches) == 4
     assert all(step.ended <= batch.started for step, batch in zip(steps, batches[1:], strict=False))
+
+
+@pytest.mark.long
+def test_a_step_waits_for_the_batch_that_is_being_written(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a batch brings that ends just after a step has begun would wait for two steps.
+
+    The batch of the calls takes eight seconds; in these comes one of the beats, which is no step by itself.
+    """
+    monkeypatch.setattr(continuous, "GIVES_WAY", 60.0)
+    slow = {"pause": "case when value < 0 then java_method('java.lang.Thread', 'sleep', cast(8000 as bigint)) end"}
+    beats, calls = (
+        replace(pipeline.stream, name=name, source=Files(f"landing/{name}"), derived=slow)
+        for name in ("beats", "calls")
+    )
+    near = Joined("near", beats, calls, ("id",), ("0 seconds", "1 minute"))
+    both = Pipeline(name="both", streams=(beats, calls), operators=(near,), trigger="100 milliseconds")
+    land_all(lake, calls, [{"id": "a", "at": at(0).isoformat(), "value": -1}])
+    landing, measured, deadline = Path(beats.source.location(lake)), list[Measure](), utc_now() + timedelta(minutes=2)
+    landing.mkdir(parents=True)
+    running = Continuous(spark, lake, both, utc_now, measured.extend, lambda status: None)
+
+    def ending() -> Ending | None:
+        if ingest_query(both, calls) in running.watch.running() and not [*landing.iterdir()]:
+            land_all(lake, beats, [{"id": "a", "at": at(0).isoformat(), "value": 1}])
+        has_both = Progress.now(lake, near).through == {"beats": 0, "calls": 0}
+        return "stop" if has_both or utc_now() > deadline else None
+
+    running.run(ending, Event())
+    assert [each.query for each in measured] == ["beats.log", "calls.log", "near"]
 
 
 def test_a_step_that_is_stuck_holds_up_neither_log_nor_other_views_and_its_own_is_told_to_be_behind(

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -404,18 +405,55 @@ def test_current_of_every_level_is_a_batch_over_the_rows_that_stand_whatever_kin
     send(late)
     disturbed(3)
     quiet(spark, lake, pipelines)
-    batches = came(spark, lake, ORDERS)
+    check_law(spark, lake, dict(zip(names, kinds, strict=True)), pipelines, sent, tmp_path / "told")
+
+
+@pytest.mark.long
+def test_a_chain_that_dies_before_each_of_its_commits_is_right(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt comes one commit further than the one before; at first with all rows, then with what comes late."""
+    kinds = {name: KINDS[name] for name in ("minutes", "sessions", "function")}
+    pipelines = chain_of([*kinds.values()], tmp_path / "told")
+    deaths = Counter[str]()
+
+    def dying(do: Callable[[], object], of: str) -> None:
+        for nth in chain((1,), repeat(2)):
+            assert deaths[of] < 60, f"{of} comes no further"
+            with monkeypatch.context() as patched, suppress(Killed, StreamingError):
+                killed_at(nth, patched)
+                do()
+                if nth > 1:
+                    return
+            deaths[of] += 1
+
+    orders = [Revision(key, 1, seconds, "DE", 1) for key, seconds in (("a", 10), ("b", 70), ("c", 75), ("d", 130))]
+    marks = [Revision(f"mark{number}", 1, seconds, END, 1) for number, seconds in enumerate(MARKS)]
+    late = [Revision("a", 2, 10, "DE", 5), Revision("b", 2, 70, None, None, True)]
+    for number, sent in enumerate(([*orders, *marks], late)):
+        land_all(lake, ORDERS, [each.payload() for each in sent])
+        for level, pipeline in enumerate(pipelines):
+            for which, do in enumerate(done_at_once(spark, lake, pipeline)):
+                dying(do, f"{number}, level {level}, {which}")
+    check_law(spark, lake, kinds, pipelines, [*orders, *marks, *late], tmp_path / "told")
+    assert sum(deaths.values()) > 40, deaths
+
+
+def check_law(
+    spark: SparkSession, lake: Lake, kinds: dict[str, Kind], pipelines: list[Pipeline], sent: list[Revision], told: Path
+) -> None:
+    """What is current, audited and delivered of each level is of all revisions that were sent, and nothing is left."""
+    names, batches = [*kinds], came(spark, lake, ORDERS)
     assert Counter(each for batch in batches.values() for each in batch) == Counter(sent)
-    truth = expected(batches, kinds)
-    told = [current(lake, each.operators[0], kind) for each, kind in zip(pipelines, kinds, strict=True)]
-    for number, name in enumerate(names):
-        assert told[number] == truth[number], (names, number, name)
+    truth = expected(batches, [*kinds.values()])
+    for (name, kind), of, rows in zip(kinds.items(), pipelines, truth, strict=True):
+        assert current(lake, of.operators[0], kind) == rows, (names, name)
     findings = [finding for pipeline in pipelines for finding in audit(spark, lake, pipeline)]
     assert [finding for finding in findings if not finding.holds] == [], names
     versions_of_logs = [delta.opened(lake.log(pipeline.stream)).version() for pipeline in pipelines]
     quiet(spark, lake, pipelines)
     assert [delta.opened(lake.log(each.stream)).version() for each in pipelines] == versions_of_logs, names
-    assert delivered(tmp_path / "told", pipelines[-1].operators[0]) == truth[-1], names
+    assert delivered(told, pipelines[-1].operators[0]) == truth[-1], names
 
 
 def quiet(spark: SparkSession, lake: Lake, pipelines: Sequence[Pipeline]) -> None:

@@ -9,10 +9,12 @@ from functools import cached_property, lru_cache, partial, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import fs
 
 from streaming.base import (
+    DAY,
     FIRST_INSTANT,
     INGESTED_AT,
     LAST_MILLISECOND,
@@ -32,14 +34,17 @@ from streaming.log.batches import check_as_of, dropped_before, dropped_rows, rea
 from streaming.sources import UnitTable, unit_table_of
 from streaming.tables import (
     FileIndex,
+    Keys,
     TableAbout,
     TimeRange,
+    arrow_schema_of,
     at_most,
     delta,
     have_common,
     merged,
     occupied,
     read_files,
+    rows_among,
     storage,
 )
 
@@ -296,6 +301,19 @@ class LogFiles:
             # Of very many rows it costs a fifth to ask each for its batch.
             return rows.where(F.col("_day").isNotNull() if self._sample is None else _in_sample(self._sample))
         return self._valid(rows, after, through)
+
+    def among(self, keys: Keys, columns: Sequence[str], through: int, most: int) -> pa.Table | None:
+        """Columns of the valid rows of the batches up to `through` that have one of the keys; starts no Spark.
+
+        None where they are more than `most`, or where files alone do not tell which rows are valid, or stand.
+        """
+        table = self._index.refresh()
+        paths = self._index.with_batches(-1, through)
+        is_told = delta.partitions(table) == [DAY] and all(self._index.has_only(path, -1, through) for path in paths)
+        if self._sample is not None or self.can_retract() or not is_told:
+            return None
+        schema = arrow_schema_of(table)
+        return rows_among(self._storage, paths, pa.schema([schema.field(name) for name in columns]), keys, most)
 
     def has_rows(self, after: int, through: int) -> bool:
         """True if there may be valid rows of the batches in (after, through]; a heartbeat has none."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sqlglot import exp
 
 from streaming.base import BadQuery, FrozenMapping
-from streaming.sql.affected import Rewriting
+from streaming.sql.affected import Place, Rewriting
 from streaming.sql.checks import check_key, check_subqueries
 from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
-from streaming.sql.restriction import restricted_to
+from streaming.sql.restriction import KeyedPlace, keyed_places, restricted_to
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""
@@ -168,15 +169,29 @@ class Query:
             )
         )
 
-    def restricted(self, now: Callable[[str], str], keys: str, *, have_nulls: bool = True) -> str:
+    @cached_property
+    def keyed_places(self) -> Mapping[Place, KeyedPlace]:
+        """The places in which rows of a relation are needed for some keys alone that have values of these keys."""
+        return keyed_places(self._tree, self.key)
+
+    def restricted(
+        self,
+        now: Callable[[str], str],
+        keys: str,
+        *,
+        have_nulls: bool = True,
+        near: Mapping[Place, str] | None = None,
+    ) -> str:
         """The query for some keys alone, which are asked for below its groups and windows where that can be.
 
         Args:
             now: The name of the table or view of the rows of a relation that stand, as Spark's SQL writes it.
             keys: The name of the table or view of the keys, with the columns that `affected` gives.
             have_nulls: Values of the keys may be null; where none is, the query costs less.
+            near: The names of tables or views with the rows that the keys need, at some of the `keyed_places`.
         """
-        return text_of(restricted_to(self._over(now), self.key, parsed_name(keys), have_nulls=have_nulls))
+        tables = {place: parsed_name(name) for place, name in (near or {}).items()}
+        return text_of(restricted_to(self._over(now), self.key, parsed_name(keys), have_nulls=have_nulls, near=tables))
 
     def _over(self, table: Callable[[str], str]) -> exp.Expr:
         """The query over other tables."""

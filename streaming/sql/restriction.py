@@ -5,14 +5,70 @@ Spark itself leaves a semi join above an aggregate where the keys are few enough
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from streaming.sql.affected import is_one_group, opacity, sources_of
+from streaming.sql.affected import Place, conjuncts, is_one_group, opacity, sources_of
 
 
-def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table, *, have_nulls: bool = True) -> exp.Expr:
+@dataclass(frozen=True)
+class KeyedPlace:
+    """A place of a query where it needs only those rows of a relation that have values of the keys it is asked for."""
+
+    relation: str
+    keyed: Mapping[str, str]
+    """Columns of the relation, each with the column of the key whose values it has there where both are of one type."""
+    columns: tuple[str, ...]
+    """The columns of the relation that the query reads there."""
+
+
+def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPlace]:
+    """The places of a query in its plain form that `restricted_to` restricts by some of these columns of the query.
+
+    The values are those that are projected, and those that a join asks to be equal. A row that an outer join has where
+    no partner is needs the others to stay, so no place on the side that may be missing is among them.
+    """
+    found = _deepest(query, {column: column for column in columns})
+    if found is None:
+        return {}
+    select, names = found
+    sources, joins = sources_of(select), select.args.get("joins") or []
+    if any(join.side in ("FULL", "RIGHT") for join in joins):
+        return {}
+    inner = [join for join in joins if not join.side and join.kind in ("", "INNER", "CROSS")]
+    certain = [sources[0], *(join.this for join in inner)]
+    relations = {each.alias: each.name for each in certain if isinstance(each, exp.Table)}
+    projected = {each.alias: each.this.unnest() for each in select.expressions}
+    keyed: dict[tuple[str, str], str] = {}
+    for column, name in names.items():
+        value = projected[name]
+        if isinstance(value, exp.Column):
+            keyed.setdefault((value.table, value.name), column)
+    where = select.args.get("where")
+    equal = [*_equal_columns([*(join.args.get("on") for join in inner), where and where.this])]
+    for _ in equal:
+        for one, other in equal:
+            if one in keyed:
+                keyed.setdefault(other, keyed[one])
+    places = {}
+    for alias, relation in relations.items():
+        own = {name: column for (table, name), column in keyed.items() if table == alias}
+        if own:
+            read = {each.name: None for each in query.find_all(exp.Column) if each.table == alias}
+            places[alias] = KeyedPlace(relation, own, tuple(read))
+    return places
+
+
+def restricted_to(
+    query: exp.Expr,
+    columns: Sequence[str],
+    keys: exp.Table,
+    *,
+    have_nulls: bool = True,
+    near: Mapping[Place, exp.Table] | None = None,
+) -> exp.Expr:
     """A query in its plain form with those of its rows alone whose `columns` are those of a row of `keys`.
 
     Args:
@@ -20,7 +76,13 @@ def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table, *, h
         columns: Some of its columns, which have the same names in `keys`.
         keys: The table of the keys; it is given an alias.
         have_nulls: Values of the keys may be null; where none is, Spark hashes a number by itself.
+        near: Tables of all rows that `keyed_places` needs at some of its places.
     """
+    for table in [*query.find_all(exp.Table)]:
+        if near and table.alias in near:
+            other = near[table.alias]
+            other.set("alias", table.args["alias"].copy())
+            table.replace(other)
     taken = {node.alias.lower() for node in query.find_all(exp.Table, exp.Subquery)}
     alias, number = "keys", 2
     while alias in taken:
@@ -43,6 +105,16 @@ def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table, *, h
     join = exp.Join(this=keys, side="LEFT", kind="SEMI", on=exp.and_(*same) if same else exp.true())
     select.append("joins", join)
     return query
+
+
+def _equal_columns(conditions: Sequence[exp.Expr | None]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """The pairs of columns, each by alias and name, that conditions ask to be equal; both ways."""
+    for each in (each for condition in conditions for each in conjuncts(condition)):
+        if isinstance(each, exp.EQ):
+            one, other = each.this.unnest(), each.expression.unnest()
+            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
+                yield (one.table, one.name), (other.table, other.name)
+                yield (other.table, other.name), (one.table, one.name)
 
 
 def _deepest(query: exp.Expr, columns: dict[str, str]) -> tuple[exp.Select, dict[str, str]] | None:

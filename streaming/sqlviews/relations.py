@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import (
+    ADDED,
     BATCH,
     INGESTED_AT,
     ORIGIN,
@@ -27,7 +30,7 @@ from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, Stream,
 from streaming.lake import Lake
 from streaming.log import LogFiles, sign_of_row, standing, valid
 from streaming.revisions import followed_by, net, standing_rows
-from streaming.tables import delta, newest_commits, read_files, sql_type
+from streaming.tables import Keys, delta, newest_commits, read_files, sql_type
 
 MARK = "_mark"
 """The column of `Relation.marked` by which a row is known."""
@@ -58,6 +61,13 @@ class Relation(ABC):
         Raises:
             NoVersionError: that position cannot be read any more.
         """
+
+    def among(self, through: int, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
+        """Columns of the rows that stand at a position and have one of the keys; starts no Spark.
+
+        None where that is not to be had without, or these are more than `most`.
+        """
+        return None
 
     def marked(self, spark: SparkSession, through: int) -> DataFrame:
         """The rows that stand at a position, with a text by which each is known in MARK: equal rows have the same.
@@ -97,11 +107,25 @@ class StreamRelation(Relation):
 
     def now(self, spark: SparkSession, through: int) -> DataFrame:
         if self._stream.revised:
-            table = delta.open_table(self._lake.standing(self._stream))
-            # Where a batch came meanwhile, more than this position stands there.
-            if table is not None and followed_by(table) == through:
+            table = self._standing_at(through)
+            if table is not None:
                 return standing_rows(spark, self._lake, self._stream, table.version())
         return self.standing_of(self._files.with_batches(spark, -1, through))
+
+    def among(self, through: int, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
+        if self._stream.revised:
+            table = self._standing_at(through)
+            if table is None:
+                return None
+            rows = delta.among(table, keys, (*columns, ADDED), most)
+            return None if rows is None else rows.filter(rows[ADDED].is_valid()).select(columns)
+        return self._files.among(keys, columns, through, most)
+
+    def _standing_at(self, through: int) -> DeltaTable | None:
+        """The open table of what stands of a stream with a key, where that is of this position."""
+        table = delta.open_table(self._lake.standing(self._stream))
+        # Where a batch came meanwhile, more than this position stands there.
+        return table if table is not None and followed_by(table) == through else None
 
     def standing_of(self, log: DataFrame) -> DataFrame:
         """The rows of a frame of the log that stand: `columns`."""
@@ -159,6 +183,12 @@ class OperatorRelation(PinnedRelation):
 
     def has_changed(self, after: int, through: int) -> bool:
         return through > after
+
+    def among(self, through: int, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
+        table = delta.open_table(self._current)
+        if table is None or revision_of(table) != through:
+            return None
+        return delta.among(table, keys, columns, most)
 
     def now(self, spark: SparkSession, through: int) -> DataFrame:
         table = delta.open_table(self._current)

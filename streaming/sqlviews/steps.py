@@ -15,7 +15,21 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    IntegralType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping, constant, counted
 from streaming.changes import ChangePosition, differences, revision_of
@@ -39,16 +53,18 @@ from streaming.operators import (
     revision_followed,
 )
 from streaming.spark import frame_of_arrow
-from streaming.sql import Query
+from streaming.sql import Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
-from streaming.tables import delta
+from streaming.tables import Keys, delta
 
 MOST_TOUCHED = 0.25
 """The share of a view's rows that the touched keys may be in number; where they are more, everything is computed.
 
 Of 100,000 keys of two million rows a tenth alone cost 0.65 of the CPU of all, and two fifths 1.17.
 """
+MOST_IN_MEMORY = 100_000
+"""Rows of some keys that are handed to Spark, which scans all rows for those of more."""
 FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
 
@@ -176,16 +192,46 @@ class SqlViewSteps:
             frames.add(rows, self._texts.now(name))
         current = None if begins else self._published(table)
         keys = None if begins else self._touched(frames, now, current or table, before, after, changed)
-        was = None if begins else self._stored(current, table)
         if keys is None:
             rows = frames.query(self._texts.whole)
+            was = None if begins else self._stored(current, table)
         else:
             have_nulls = any(column.null_count for column in keys.columns)
             few = frame_of_arrow(self._spark, keys)
             frames.add(few, self._texts.keys)
-            rows = frames.query(self._texts.restricted(have_nulls))
-            was = None if was is None else _of_keys(was, few, self._view.query.key, have_nulls)
+            near = self._near(frames, keys, after)
+            rows = frames.query(self._texts.restricted(have_nulls, near))
+            was = self._stored_of(current, table, keys, few)
         return differences(rows, was, names, "first" if begins else "update")
+
+    def _near(self, frames: NamedRows, keys: pa.Table, after: Position) -> frozenset[Place]:
+        """The places of the query that read rows of the keys alone, which Arrow has found, and which have a name."""
+        near = set[Place]()
+        for place, keyed in self._view.query.keyed_places.items():
+            types, relation = self._types[keyed.relation], self.relations[keyed.relation]
+            own = {
+                name: keys[column]
+                for name, column in keyed.keyed.items()
+                if types[name].dataType == self._result[column].dataType and is_equal_in_arrow(types[name].dataType)
+            }
+            if not own:
+                continue
+            rows = relation.among(after[relation.name], Keys(pa.table(own)), keyed.columns, MOST_IN_MEMORY)
+            if rows is not None:
+                schema = StructType([types[name] for name in keyed.columns])
+                frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
+                near.add(place)
+        return frozenset(near)
+
+    def _stored_of(self, current: DeltaTable | None, table: DeltaTable, keys: pa.Table, few: DataFrame) -> DataFrame:
+        """The rows of some keys that stand, which are given twice; `current` and `table` are those of `_stored`."""
+        key, names = self._view.query.key, self._view.columns
+        if current is not None and all(is_equal_in_arrow(self._result[name].dataType) for name in key):
+            rows = delta.among(current, Keys(keys), names, MOST_IN_MEMORY)
+            if rows is not None:
+                return frame_of_arrow(self._spark, rows, StructType([self._result[name] for name in names]))
+        have_nulls = any(column.null_count for column in keys.columns)
+        return _of_keys(self._stored(current, table), few, key, have_nulls)
 
     def _touched(
         self,
@@ -292,10 +338,15 @@ class SqlViewSteps:
         return delta.opened(uri)
 
     @cached_property
+    def _types(self) -> Mapping[str, StructType]:
+        """The columns of each relation."""
+        return {name: each.none(self._spark).schema for name, each in self.relations.items()}
+
+    @cached_property
     def _result(self) -> StructType:
         """The columns of the query, with the types that Spark gives them."""
         with NamedRows(self._spark) as frames:
-            none = {name: frames.add(each.none(self._spark)) for name, each in self.relations.items()}
+            none = {name: frames.add(self._spark.createDataFrame([], types)) for name, types in self._types.items()}
             return frames.query(self._view.query.text(none.__getitem__)).schema
 
     @cached_property
@@ -312,7 +363,7 @@ class _Texts:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._own = uuid4().hex
-        self._restricted: dict[bool, str] = {}
+        self._restricted: dict[tuple[bool, frozenset[Place]], str] = {}
         self._affected: dict[frozenset[str], tuple[str, frozenset[str]]] = {}
 
     def now(self, relation: str) -> str:
@@ -337,11 +388,17 @@ class _Texts:
         """The whole query."""
         return self._query.text(self.now)
 
-    def restricted(self, have_nulls: bool) -> str:
-        """The query for some keys, of which values may be null or not."""
-        if have_nulls not in self._restricted:
-            self._restricted[have_nulls] = self._query.restricted(self.now, self.keys, have_nulls=have_nulls)
-        return self._restricted[have_nulls]
+    def near(self, place: Place) -> str:
+        """The name of the rows of a relation that some keys need in a place."""
+        return f"_tidemark_{self._own}_near_{[*self._query.keyed_places].index(place)}"
+
+    def restricted(self, have_nulls: bool, near: frozenset[Place]) -> str:
+        """The query for some keys, of which values may be null or not, with the rows that they need in some places."""
+        if (have_nulls, near) not in self._restricted:
+            names = {place: self.near(place) for place in near}
+            text = self._query.restricted(self.now, self.keys, have_nulls=have_nulls, near=names)
+            self._restricted[have_nulls, near] = text
+        return self._restricted[have_nulls, near]
 
     def affected(self, changed: frozenset[str]) -> tuple[str, frozenset[str]]:
         """The query for the keys that changed rows of these relations may touch.
@@ -417,6 +474,14 @@ def rows_standing(signed: DataFrame, view: View) -> DataFrame:
     keys = {f"_key{place}": comparable(signed, name) for place, name in enumerate(view.columns)}
     standing = net(signed.withColumns(keys), [*keys, COPY], [BATCH])
     return standing.select(*(f"`{name}`" for name in view.columns), COPY, DAY, REASON)
+
+
+def is_equal_in_arrow(type_: DataType) -> bool:
+    """True where Arrow finds the same values equal as Spark, by whose rules zeros have no sign."""
+    # A text of a collation is another type.
+    return type_ == StringType() or isinstance(
+        type_, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType, BooleanType, BinaryType)
+    )
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, key: tuple[str, ...], have_nulls: bool) -> DataFrame:

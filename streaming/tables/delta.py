@@ -26,9 +26,10 @@ from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, Re
 from streaming.tables import s3, storage
 from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
 from streaming.tables.altering import attempts
-from streaming.tables.arrow import files_added, read_added
+from streaming.tables.arrow import arrow_schema_of, files_added, read_added
 from streaming.tables.bounds import property_of_bounded
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
+from streaming.tables.matching import Keys, rows_among
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
 
@@ -666,6 +667,17 @@ def contents(
         columns=None if columns is None else list(columns),
         filesystem=files_of(table),
     )
+
+
+def among(table: DeltaTable, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
+    """Columns of the rows of an open table that have one of the keys, read without Spark.
+
+    `columns` are none of a partition. None where there are more rows than `most`, or files alone do not tell them.
+    """
+    if table.protocol().min_reader_version > 1:
+        return None
+    schema, paths = arrow_schema_of(table), map(str, files_added(table)["path"].to_pylist())
+    return rows_among(files_of(table), paths, pa.schema([schema.field(name) for name in columns]), keys, most)
 
 
 def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: int) -> pa.Table | None:

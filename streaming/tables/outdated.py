@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from streaming.base import DAY, as_type, pc, python_values
+from streaming.base import DAY
 from streaming.tables.arrow import files_added
 from streaming.tables.data_files import TaskFile, TaskFiles
-from streaming.tables.storage import resolve
+from streaming.tables.matching import Keys, Mask, rows_in_pieces
+from streaming.tables.storage import below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 ROWS_OF_FILE = 500_000
 """Rows up to which files are put together to one."""
 REPORT = "report"
-_AT_ONCE = 131_072
-_Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -127,41 +125,14 @@ class WriteOthers:
         taken_out = sum(int(np.count_nonzero(~mask)) for mask in kept.values())
         return Replaced(tuple(files.close()), group.paths, taken_out)
 
-    def _kept(self, path: str) -> _Mask:
+    def _kept(self, path: str) -> Mask:
         """For each row of a file whether its key is none of those to be taken out."""
-        key, kept = self.outdated.schema, list[_Mask]()
-        for rows in self._read(path, key):
-            may_be = np.ones(len(rows), bool)
-            for name in key.names:
-                if not pa.types.is_nested(key.field(name).type):
-                    is_one = pc.is_in(rows[name], value_set=self.outdated[name].combine_chunks())
-                    may_be &= is_one.to_numpy(zero_copy_only=False)
-            places = np.flatnonzero(may_be)
-            mask = np.ones(len(rows), bool)
-            values = _rows_of(pa.Table.from_batches([rows.take(pa.array(places))]))
-            mask[[place for place, each in zip(places, values, strict=True) if each in self._keys]] = False
-            kept.append(mask)
-        return np.concatenate(kept) if kept else np.empty(0, bool)
+        masks = [~self._keys.are_of(rows) for rows in self._read(path, self._keys.schema)]
+        return np.concatenate(masks) if masks else np.empty(0, bool)
 
     @cached_property
-    def _keys(self) -> frozenset[str]:
-        return frozenset(_rows_of(self.outdated))
+    def _keys(self) -> Keys:
+        return Keys(self.outdated)
 
     def _read(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Some columns of a file in pieces, null where it is older than one."""
-        files, table = resolve(self.uri)
-        with files.open_input_file(f"{table}/{path}") as handle:
-            file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
-            there = [name for name in columns.names if name in file.schema_arrow.names]
-            # A task has one core.
-            for rows in file.iter_batches(_AT_ONCE, columns=there, use_threads=False):
-                arrays = [
-                    as_type(rows[field.name], field.type) if field.name in there else pa.nulls(len(rows), field.type)
-                    for field in columns
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-
-def _rows_of(rows: pa.Table) -> list[str]:
-    """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
-    return [repr(row) for row in zip(*(python_values(rows[name]) for name in rows.column_names), strict=True)]
+        return rows_in_pieces(below(self.uri), path, columns)

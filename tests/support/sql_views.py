@@ -585,6 +585,16 @@ class Incremental:
         """The SQL for the rows of the keys in a table `touched`, in DuckDB's dialect."""
         return spark_to_duckdb(self.query.restricted(lambda name: name, "touched"))
 
+    def restricted_near(self, judge: Judge, keys: str) -> str:
+        """The SQL for the rows of the keys in a table, read where that is told from tables of what these need alone."""
+        near = {}
+        for number, (place, keyed) in enumerate(self.query.keyed_places.items()):
+            near[place] = f"near_{number}"
+            same = " and ".join(f'r."{name}" is not distinct from k."{column}"' for name, column in keyed.keyed.items())
+            read = ", ".join(f'r."{name}"' for name in keyed.columns)
+            judge.save(near[place], f"select {read} from {keyed.relation} r where exists (from {keys} k where {same})")
+        return spark_to_duckdb(self.query.restricted(lambda name: name, keys, near=near))
+
     def step(self, before: Counter[Row], computed: Counter[Row], keys: Counter[Row]) -> Counter[Row]:
         """The result of a step: the rows of affected keys computed again, all others as they were."""
         self.touched += len(keys)

@@ -85,6 +85,7 @@ def test_a_query_restricted_to_keys_has_the_rows_of_these_keys(judge: Judge, nam
     wanted = {row: n for row, n in judge.rows(view.text).items() if (view.key_of(row) or (1,)) in keys}
     restricted = spark_to_duckdb(view.query.restricted(lambda relation: relation, "some_keys"))
     assert judge.rows(restricted) == wanted
+    assert judge.rows(view.restricted_near(judge, "some_keys")) == wanted
 
 
 BEFORE, TOGETHER = 0, 1

@@ -41,6 +41,7 @@ def test_what_is_not_refused_is_right(judge: Judge, block: int) -> None:
         wanted = {row: n for row, n in judge.rows(view.text).items() if (view.key_of(row) or (1,)) in keys}
         restricted = spark_to_duckdb(view.query.restricted(lambda relation: relation, "some_keys"))
         assert judge.rows(restricted) == wanted, (seed, sql, key)
+        assert judge.rows(view.restricted_near(judge, "some_keys")) == wanted, (seed, sql, key)
     assert accepted > refused.total() / 3, refused
     # A drawn number in `group by` is a position.
     assert {*refused} <= {

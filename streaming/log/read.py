@@ -302,18 +302,21 @@ class LogFiles:
             return rows.where(F.col("_day").isNotNull() if self._sample is None else _in_sample(self._sample))
         return self._valid(rows, after, through)
 
-    def among(self, keys: Keys, columns: Sequence[str], through: int, most: int) -> pa.Table | None:
-        """Columns of the valid rows of the batches up to `through` that have one of the keys; starts no Spark.
+    def rows(
+        self, columns: Sequence[str], after: int, through: int, most: int, keys: Keys | None = None
+    ) -> pa.Table | None:
+        """Columns of the valid rows of the batches in (after, through], of all or those that have one of `keys`.
 
-        None where they are more than `most`, or where files alone do not tell which rows are valid, or stand.
+        It starts no Spark. None where there are more than `most`, or where files alone do not tell which are valid.
         """
         table = self._index.refresh()
-        paths = self._index.with_batches(-1, through)
-        is_told = delta.partitions(table) == [DAY] and all(self._index.has_only(path, -1, through) for path in paths)
-        if self._sample is not None or self.can_retract() or not is_told:
+        paths = self._index.with_batches(after, through)
+        is_told = delta.partitions(table) == [DAY] and all(self._index.has_only(path, after, through) for path in paths)
+        if self._sample is not None or not is_told:
             return None
         schema = arrow_schema_of(table)
-        return rows_among(self._storage, paths, pa.schema([schema.field(name) for name in columns]), keys, most)
+        wanted = pa.schema([schema.field(name) for name in columns])
+        return rows_among(self._storage, paths, wanted, keys, most)
 
     def has_rows(self, after: int, through: int) -> bool:
         """True if there may be valid rows of the batches in (after, through]; a heartbeat has none."""

@@ -22,6 +22,8 @@ class KeyedPlace:
     """Columns of the relation, each with the column of the key whose values it has there where both are of one type."""
     columns: tuple[str, ...]
     """The columns of the relation that the query reads there."""
+    is_only: bool
+    """The query reads the relation nowhere else."""
 
 
 def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPlace]:
@@ -52,12 +54,13 @@ def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPl
         for one, other in equal:
             if one in keyed:
                 keyed.setdefault(other, keyed[one])
+    everywhere = [table.name for table in query.find_all(exp.Table)]
     places = {}
     for alias, relation in relations.items():
         own = {name: column for (table, name), column in keyed.items() if table == alias}
         if own:
             read = {each.name: None for each in query.find_all(exp.Column) if each.table == alias}
-            places[alias] = KeyedPlace(relation, own, tuple(read))
+            places[alias] = KeyedPlace(relation, own, tuple(read), everywhere.count(relation) == 1)
     return places
 
 

@@ -85,6 +85,13 @@ class Relation(ABC):
         None where nobody can tell any more, so that any row may have changed.
         """
 
+    def changed(self, after: int, through: int, columns: Sequence[str], most: int) -> pa.Table | None:
+        """Columns of the rows that were added or taken back between two positions; starts no Spark.
+
+        None where that is not to be had without, or these are more than `most`.
+        """
+        return None
+
     def _named(self, rows: DataFrame, *more: str) -> DataFrame:
         return rows.select(*(f"`{name}`" for name in self.columns), *more)
 
@@ -119,7 +126,8 @@ class StreamRelation(Relation):
                 return None
             rows = delta.among(table, keys, (*columns, ADDED), most)
             return None if rows is None else rows.filter(rows[ADDED].is_valid()).select(columns)
-        return self._files.among(keys, columns, through, most)
+        # Rows that take back others are among all of them.
+        return None if self._files.can_retract() else self._files.rows(columns, -1, through, most, keys)
 
     def _standing_at(self, through: int) -> DeltaTable | None:
         """The open table of what stands of a stream with a key, where that is of this position."""
@@ -142,6 +150,9 @@ class StreamRelation(Relation):
 
     def signed(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         return self.signed_in(self._files.with_batches(spark, after, through))
+
+    def changed(self, after: int, through: int, columns: Sequence[str], most: int) -> pa.Table | None:
+        return self._files.rows(columns, after, through, most)
 
     def signed_in(self, rows: DataFrame) -> DataFrame:
         """The rows of a frame of the log, as those that are added and taken back: `columns` and `_change`."""

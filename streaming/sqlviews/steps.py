@@ -53,7 +53,7 @@ from streaming.operators import (
     revision_followed,
 )
 from streaming.spark import frame_of_arrow
-from streaming.sql import Place, Query
+from streaming.sql import KeyedPlace, Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
 from streaming.tables import Keys, delta
@@ -187,20 +187,18 @@ class SqlViewSteps:
     ) -> DataFrame:
         """The rows that the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
         names, begins = self._view.columns, before.progress.batch < 0
-        now = {name: self.relations[name].now(self._spark, after[name]) for name in self._view.query.relations}
-        for name, rows in now.items():
-            frames.add(rows, self._texts.now(name))
+        standing = _RowsNow(frames, self._texts, lambda name: self.relations[name].now(self._spark, after[name]))
         current = None if begins else self._published(table)
-        keys = None if begins else self._touched(frames, now, current or table, before, after, changed)
+        keys = None if begins else self._touched(standing, current or table, before, after, changed)
         if keys is None:
-            rows = frames.query(self._texts.whole)
+            rows = standing.query(self._texts.whole)
             was = None if begins else self._stored(current, table)
         else:
             have_nulls = any(column.null_count for column in keys.columns)
             few = frame_of_arrow(self._spark, keys)
             frames.add(few, self._texts.keys)
             near = self._near(frames, keys, after)
-            rows = frames.query(self._texts.restricted(have_nulls, near))
+            rows = standing.query(self._texts.restricted(have_nulls, near))
             was = self._stored_of(current, table, keys, few)
         return differences(rows, was, names, "first" if begins else "update")
 
@@ -209,19 +207,19 @@ class SqlViewSteps:
         near = set[Place]()
         for place, keyed in self._view.query.keyed_places.items():
             types, relation = self._types[keyed.relation], self.relations[keyed.relation]
-            own = {
-                name: keys[column]
-                for name, column in keyed.keyed.items()
-                if types[name].dataType == self._result[column].dataType and is_equal_in_arrow(types[name].dataType)
-            }
-            if not own:
-                continue
-            rows = relation.among(after[relation.name], Keys(pa.table(own)), keyed.columns, MOST_IN_MEMORY)
-            if rows is not None:
-                schema = StructType([types[name] for name in keyed.columns])
-                frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
-                near.add(place)
+            own = {name: keys[column] for name, column in keyed.keyed.items() if self._is_same(keyed, name)}
+            if own:
+                rows = relation.among(after[relation.name], Keys(pa.table(own)), keyed.columns, MOST_IN_MEMORY)
+                if rows is not None:
+                    schema = StructType([types[name] for name in keyed.columns])
+                    frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
+                    near.add(place)
         return frozenset(near)
+
+    def _is_same(self, place: KeyedPlace, name: str) -> bool:
+        """True where a column that is read in a place has the values of the key for Arrow as for Spark."""
+        type_ = self._types[place.relation][name].dataType
+        return type_ == self._result[place.keyed[name]].dataType and is_equal_in_arrow(type_)
 
     def _stored_of(self, current: DeltaTable | None, table: DeltaTable, keys: pa.Table, few: DataFrame) -> DataFrame:
         """The rows of some keys that stand, which are given twice; `current` and `table` are those of `_stored`."""
@@ -235,8 +233,7 @@ class SqlViewSteps:
 
     def _touched(
         self,
-        frames: NamedRows,
-        now: Mapping[str, DataFrame],
+        standing: _RowsNow,
         current: DeltaTable,
         before: Position,
         after: Position,
@@ -244,39 +241,56 @@ class SqlViewSteps:
     ) -> pa.Table | None:
         """The keys that changed rows may touch; None where it is cheaper, or the only way, to compute all.
 
-        `now` are the rows that stand, and `current` is an open table of about as many rows as the view has.
+        `current` is an open table of about as many rows as the view has.
         """
         if not self._view.query.key:
             return None
+        if (keys := self._plainly_touched(before, after, changed)) is not None:
+            return keys
         signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
         told = {name: rows for name, rows in signed.items() if rows is not None}
         if len(told) < len(signed):
             return None
         # What stands by now lacks the rows that were taken back.
-        return self._keys(frames, now, told, -1, delta.row_count(current))
+        return self._keys(standing, told, -1, delta.row_count(current))
+
+    def _plainly_touched(self, before: Position, after: Position, changed: list[Relation]) -> pa.Table | None:
+        """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
+        parts = list[pa.Table]()
+        for each in changed:
+            places = [place for place in self._view.query.keyed_places.values() if place.relation == each.name]
+            key = {column: name for place in places if place.is_only for name, column in place.keyed.items()}
+            if key.keys() != {*self._view.query.key} or not all(
+                self._is_same(places[0], name) for name in key.values()
+            ):
+                return None
+            rows = each.changed(before[each.name], after[each.name], [*{*key.values()}], FEW)
+            if rows is None:
+                return None
+            parts.append(pa.table({column: rows[key[column]] for column in self._view.query.key}))
+        return pa.concat_tables(parts).group_by([*self._view.query.key]).aggregate([])
 
     def _keys(
         self,
-        frames: NamedRows,
-        stand: Mapping[str, DataFrame],
+        standing: _RowsNow,
         signed: Mapping[str, DataFrame],
         missing: Literal[1, -1],
-        standing: int,
+        number: int,
     ) -> pa.Table | None:
         """The keys that `signed` rows of relations may touch; None where all is to be computed.
 
-        Of these, rows with the sign that is `missing` are not among those that `stand`. `standing` is how many rows the
-        view has, about.
+        Of these, rows with the sign that is `missing` are not among those that are `standing`. `number` is how many
+        rows the view has, about.
         """
-        text, read = self._texts.affected(frozenset(signed))
+        written, read = self._texts.affected(frozenset(signed))
         for name, rows in signed.items():
-            frames.add(rows.drop(SIGN), self._texts.changes(name))
+            standing.frames.add(rows.drop(SIGN), self._texts.changes(name))
             if name in read:
                 others = rows.where(F.col(SIGN) == missing).drop(SIGN)
-                frames.add(stand[name].unionByName(others), self._texts.ever(name))
-        most = max(FEW, int(MOST_TOUCHED * standing))
+                standing.frames.add(standing[name].unionByName(others), self._texts.ever(name))
+        most = max(FEW, int(MOST_TOUCHED * number))
         try:
-            found = frames.query(text).limit(most + 1).toArrow()
+            found = standing.query(written).limit(most + 1).toArrow()
         except (PySparkException, Py4JJavaError):
             # A key may be computable only of rows that meet, and here rows meet that never stood together.
             return None
@@ -299,10 +313,8 @@ class SqlViewSteps:
         name = coming.stream.name
         (changed,) = (each for each in self._streams if each.name == name)
         with NamedRows(self._spark) as frames:
-            now = {each: self.relations[each].now(self._spark, at[each]) for each in self._view.query.relations}
-            for each, rows in now.items():
-                frames.add(rows, self._texts.now(each))
-            keys = self._keys(frames, now, {name: changed.signed_in(coming.rows)}, 1, standing)
+            rows = _RowsNow(frames, self._texts, lambda each: self.relations[each].now(self._spark, at[each]))
+            keys = self._keys(rows, {name: changed.signed_in(coming.rows)}, 1, standing)
         return _effect_on_keys(self._view, keys, standing)
 
     def _published(self, table: DeltaTable) -> DeltaTable | None:
@@ -357,14 +369,22 @@ class SqlViewSteps:
         return StructType([*values, *(StructField(name, type_) for name, type_ in types.items())])
 
 
+@dataclass(frozen=True)
+class _Text:
+    """SQL, and the relations of which it reads all rows that stand."""
+
+    sql: str
+    read: frozenset[str]
+
+
 class _Texts:
     """The SQL of one view over names that stay the same from step to step, so that it is written once."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
         self._own = uuid4().hex
-        self._restricted: dict[tuple[bool, frozenset[Place]], str] = {}
-        self._affected: dict[frozenset[str], tuple[str, frozenset[str]]] = {}
+        self._restricted: dict[tuple[bool, frozenset[Place]], _Text] = {}
+        self._affected: dict[frozenset[str], tuple[_Text, frozenset[str]]] = {}
 
     def now(self, relation: str) -> str:
         """The name of the rows of a relation that stand."""
@@ -378,29 +398,31 @@ class _Texts:
         """The name of the rows of a relation that stand, and of those that were taken back."""
         return f"_tidemark_{self._own}_ever_{relation}"
 
+    def near(self, place: Place) -> str:
+        """The name of the rows of a relation that some keys need in a place."""
+        return f"_tidemark_{self._own}_near_{[*self._query.keyed_places].index(place)}"
+
     @property
     def keys(self) -> str:
         """The name of the keys that are computed."""
         return f"_tidemark_{self._own}_keys"
 
     @cached_property
-    def whole(self) -> str:
+    def whole(self) -> _Text:
         """The whole query."""
-        return self._query.text(self.now)
+        return _Text(self._query.text(self.now), frozenset(self._query.relations))
 
-    def near(self, place: Place) -> str:
-        """The name of the rows of a relation that some keys need in a place."""
-        return f"_tidemark_{self._own}_near_{[*self._query.keyed_places].index(place)}"
-
-    def restricted(self, have_nulls: bool, near: frozenset[Place]) -> str:
+    def restricted(self, have_nulls: bool, near: frozenset[Place]) -> _Text:
         """The query for some keys, of which values may be null or not, with the rows that they need in some places."""
         if (have_nulls, near) not in self._restricted:
+            places = self._query.keyed_places
+            elsewhere = {*self._query.relations} - {places[each].relation for each in near if places[each].is_only}
             names = {place: self.near(place) for place in near}
-            text = self._query.restricted(self.now, self.keys, have_nulls=have_nulls, near=names)
-            self._restricted[have_nulls, near] = text
+            sql = self._query.restricted(self.now, self.keys, have_nulls=have_nulls, near=names)
+            self._restricted[have_nulls, near] = _Text(sql, frozenset(elsewhere))
         return self._restricted[have_nulls, near]
 
-    def affected(self, changed: frozenset[str]) -> tuple[str, frozenset[str]]:
+    def affected(self, changed: frozenset[str]) -> tuple[_Text, frozenset[str]]:
         """The query for the keys that changed rows of these relations may touch.
 
         With it come those of these relations whose rows `ever` it reads.
@@ -409,13 +431,11 @@ class _Texts:
             read = set[str]()
 
             def ever(relation: str) -> str:
-                if relation not in changed:
-                    return self.now(relation)
                 read.add(relation)
-                return self.ever(relation)
+                return self.ever(relation) if relation in changed else self.now(relation)
 
-            text = self._query.affected(changed, self.changes, ever)
-            self._affected[changed] = text, frozenset(read)
+            sql = self._query.affected(changed, self.changes, ever)
+            self._affected[changed] = _Text(sql, frozenset(read - changed)), frozenset(read & changed)
         return self._affected[changed]
 
 
@@ -443,6 +463,28 @@ class NamedRows:
     def query(self, text: str) -> DataFrame:
         """The rows of a query over names that were given; they can be read once the names are gone."""
         return self._spark.sql(text)
+
+
+class _RowsNow:
+    """The rows of relations that stand, each of which has its name once a query reads it."""
+
+    def __init__(self, frames: NamedRows, texts: _Texts, now: Callable[[str], DataFrame]) -> None:
+        self.frames = frames
+        self._texts = texts
+        self._now = now
+        self._rows: dict[str, DataFrame] = {}
+
+    def __getitem__(self, relation: str) -> DataFrame:
+        if relation not in self._rows:
+            self._rows[relation] = self._now(relation)
+            self.frames.add(self._rows[relation], self._texts.now(relation))
+        return self._rows[relation]
+
+    def query(self, text: _Text) -> DataFrame:
+        """The rows of a query."""
+        for relation in text.read:
+            _ = self[relation]
+        return self.frames.query(text.sql)
 
 
 def day_of(view: View, columns: StructType) -> Column:

@@ -74,20 +74,19 @@ def rows_in_pieces(files: fs.FileSystem, path: str, columns: pa.Schema) -> Itera
 
 
 def rows_among(
-    files: fs.FileSystem, paths: Iterable[str], columns: pa.Schema, keys: Keys, most: int
+    files: fs.FileSystem, paths: Iterable[str], columns: pa.Schema, keys: Keys | None, most: int
 ) -> pa.Table | None:
-    """The rows of Parquet files that have one of the keys: `columns`, among which are those of the keys.
+    """The rows of Parquet files, of all or those that have one of `keys`, whose columns are among the `columns`.
 
     None where there are more than `most`.
     """
     found, number = list[pa.RecordBatch](), 0
     for path in paths:
         for rows in rows_in_pieces(files, path, columns):
-            mask = keys.are_of(rows)
-            number += int(np.count_nonzero(mask))
+            found.append(rows if keys is None else rows.filter(pa.array(keys.are_of(rows))))
+            number += len(found[-1])
             if number > most:
                 return None
-            found.append(rows.filter(pa.array(mask)))
     return pa.Table.from_batches(found, columns)
 
 

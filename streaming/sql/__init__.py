@@ -10,6 +10,5 @@ if TYPE_CHECKING:
     from streaming.sql.files import QueryFile
     from streaming.sql.query import GLOBAL, Query
     from streaming.sql.resolution import relations_in
-    from streaming.sql.restriction import KeyedPlace
 
 make_front(__name__)

@@ -174,6 +174,15 @@ class Query:
         """The places in which rows of a relation are needed for some keys alone that have values of these keys."""
         return keyed_places(self._tree, self.key)
 
+    def plain_key(self, relation: str) -> Mapping[str, str]:
+        """The columns of a relation that have the key of whatever a row of it is in, by the columns of the key.
+
+        None of them where the query reads it in several places, or a row of it alone does not tell the whole key.
+        """
+        places = (each for each in self.keyed_places.values() if each.relation == relation and each.is_only)
+        columns = {column: name for each in places for name, column in each.keyed.items()}
+        return columns if columns.keys() == {*self.key} else {}
+
     def restricted(
         self,
         now: Callable[[str], str],
@@ -186,18 +195,25 @@ class Query:
 
         Args:
             now: The name of the table or view of the rows of a relation that stand, as Spark's SQL writes it.
-            keys: The name of the table or view of the keys, with the columns that `affected` gives.
+            keys: The name of the table or view of the keys, with the columns that `affected` gives; "" where the rows
+                in a place of `near` are those with whole keys, so that nobody has to ask for these again.
             have_nulls: Values of the keys may be null; where none is, the query costs less.
             near: The names of tables or views with the rows that the keys need, at some of the `keyed_places`.
         """
-        tables = {place: parsed_name(name) for place, name in (near or {}).items()}
-        return text_of(restricted_to(self._over(now), self.key, parsed_name(keys), have_nulls=have_nulls, near=tables))
+        query = self._over(now, near or {})
+        return text_of(restricted_to(query, self.key, parsed_name(keys), have_nulls=have_nulls) if keys else query)
 
-    def _over(self, table: Callable[[str], str]) -> exp.Expr:
-        """The query over other tables."""
-        return Rewriting((), lambda name: parsed_name(table(name)), lambda name: parsed_name(table(name))).stable(
-            self._tree
-        )
+    def _over(self, table: Callable[[str], str], near: Mapping[Place, str] | None = None) -> exp.Expr:
+        """The query over other tables: those of their relations, and those `near` some places."""
+
+        def other(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table):
+                return node
+            made = parsed_name((near or {}).get(node.alias) or table(node.name))
+            made.set("alias", node.args["alias"].copy())
+            return made
+
+        return self._tree.transform(other)
 
     def _keys_of(self, query: exp.Expr, condition: exp.Expr | None = None, mark: str = "") -> exp.Select:
         if isinstance(query, exp.Select) and condition is None:

@@ -70,7 +70,6 @@ def restricted_to(
     keys: exp.Table,
     *,
     have_nulls: bool = True,
-    near: Mapping[Place, exp.Table] | None = None,
 ) -> exp.Expr:
     """A query in its plain form with those of its rows alone whose `columns` are those of a row of `keys`.
 
@@ -79,13 +78,7 @@ def restricted_to(
         columns: Some of its columns, which have the same names in `keys`.
         keys: The table of the keys; it is given an alias.
         have_nulls: Values of the keys may be null; where none is, Spark hashes a number by itself.
-        near: Tables of all rows that `keyed_places` needs at some of its places.
     """
-    for table in [*query.find_all(exp.Table)]:
-        if near and table.alias in near:
-            other = near[table.alias]
-            other.set("alias", table.args["alias"].copy())
-            table.replace(other)
     taken = {node.alias.lower() for node in query.find_all(exp.Table, exp.Subquery)}
     alias, number = "keys", 2
     while alias in taken:

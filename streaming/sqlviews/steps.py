@@ -53,7 +53,7 @@ from streaming.operators import (
     revision_followed,
 )
 from streaming.spark import frame_of_arrow
-from streaming.sql import KeyedPlace, Place, Query
+from streaming.sql import Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
 from streaming.tables import Keys, delta
@@ -194,42 +194,48 @@ class SqlViewSteps:
             rows = standing.query(self._texts.whole)
             was = None if begins else self._stored(current, table)
         else:
-            have_nulls = any(column.null_count for column in keys.columns)
-            few = frame_of_arrow(self._spark, keys)
-            frames.add(few, self._texts.keys)
-            near = self._near(frames, keys, after)
-            rows = standing.query(self._texts.restricted(have_nulls, near))
-            was = self._stored_of(current, table, keys, few)
+            near, are_whole = self._near(frames, keys, after)
+            if not are_whole:
+                frames.add(frame_of_arrow(self._spark, keys), self._texts.keys)
+            rows = standing.query(self._texts.restricted(_have_nulls(keys), near, are_whole))
+            was = self._stored_of(current, table, keys)
         return differences(rows, was, names, "first" if begins else "update")
 
-    def _near(self, frames: NamedRows, keys: pa.Table, after: Position) -> frozenset[Place]:
-        """The places of the query that read rows of the keys alone, which Arrow has found, and which have a name."""
-        near = set[Place]()
+    def _near(self, frames: NamedRows, keys: pa.Table, after: Position) -> tuple[frozenset[Place], bool]:
+        """The places of the query that read rows of the keys alone, which Arrow has found, and which have a name.
+
+        True with them if the rows in one of them are those with whole keys.
+        """
+        near, are_whole = set[Place](), False
         for place, keyed in self._view.query.keyed_places.items():
             types, relation = self._types[keyed.relation], self.relations[keyed.relation]
-            own = {name: keys[column] for name, column in keyed.keyed.items() if self._is_same(keyed, name)}
-            if own:
-                rows = relation.among(after[relation.name], Keys(pa.table(own)), keyed.columns, MOST_IN_MEMORY)
-                if rows is not None:
-                    schema = StructType([types[name] for name in keyed.columns])
-                    frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
-                    near.add(place)
-        return frozenset(near)
+            of_key = {
+                name: column for name, column in keyed.keyed.items() if self._is_same(relation.name, name, column)
+            }
+            if not of_key:
+                continue
+            own = Keys(pa.table({name: keys[column] for name, column in of_key.items()}))
+            rows = relation.among(after[relation.name], own, keyed.columns, MOST_IN_MEMORY)
+            if rows is not None:
+                schema = StructType([types[name] for name in keyed.columns])
+                frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
+                near.add(place)
+                are_whole |= {*of_key.values()} == {*self._view.query.key}
+        return frozenset(near), are_whole
 
-    def _is_same(self, place: KeyedPlace, name: str) -> bool:
-        """True where a column that is read in a place has the values of the key for Arrow as for Spark."""
-        type_ = self._types[place.relation][name].dataType
-        return type_ == self._result[place.keyed[name]].dataType and is_equal_in_arrow(type_)
+    def _is_same(self, relation: str, name: str, column: str) -> bool:
+        """True where a column of a relation and one of the key have the same values for Arrow as for Spark."""
+        type_ = self._types[relation][name].dataType
+        return type_ == self._result[column].dataType and is_equal_in_arrow(type_)
 
-    def _stored_of(self, current: DeltaTable | None, table: DeltaTable, keys: pa.Table, few: DataFrame) -> DataFrame:
-        """The rows of some keys that stand, which are given twice; `current` and `table` are those of `_stored`."""
+    def _stored_of(self, current: DeltaTable | None, table: DeltaTable, keys: pa.Table) -> DataFrame:
+        """The rows of some keys that stand; `current` and `table` are those of `_stored`."""
         key, names = self._view.query.key, self._view.columns
         if current is not None and all(is_equal_in_arrow(self._result[name].dataType) for name in key):
             rows = delta.among(current, Keys(keys), names, MOST_IN_MEMORY)
             if rows is not None:
                 return frame_of_arrow(self._spark, rows, StructType([self._result[name] for name in names]))
-        have_nulls = any(column.null_count for column in keys.columns)
-        return _of_keys(self._stored(current, table), few, key, have_nulls)
+        return _of_keys(self._stored(current, table), frame_of_arrow(self._spark, keys), key, _have_nulls(keys))
 
     def _touched(
         self,
@@ -256,19 +262,18 @@ class SqlViewSteps:
 
     def _plainly_touched(self, before: Position, after: Position, changed: list[Relation]) -> pa.Table | None:
         """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
-        parts = list[pa.Table]()
+        query, parts = self._view.query, list[pa.Table]()
         for each in changed:
-            places = [place for place in self._view.query.keyed_places.values() if place.relation == each.name]
-            key = {column: name for place in places if place.is_only for name, column in place.keyed.items()}
-            if key.keys() != {*self._view.query.key} or not all(
-                self._is_same(places[0], name) for name in key.values()
-            ):
+            plain = query.plain_key(each.name)
+            if not plain or not all(self._is_same(each.name, plain[column], column) for column in query.key):
                 return None
-            rows = each.changed(before[each.name], after[each.name], [*{*key.values()}], FEW)
+            rows = each.changed(before[each.name], after[each.name], [*{*plain.values()}], MOST_IN_MEMORY)
             if rows is None:
                 return None
-            parts.append(pa.table({column: rows[key[column]] for column in self._view.query.key}))
-        return pa.concat_tables(parts).group_by([*self._view.query.key]).aggregate([])
+            parts.append(pa.table({column: rows[plain[column]] for column in query.key}))
+        keys = pa.concat_tables(parts).group_by([*query.key]).aggregate([])
+        # Of more, those of rows that no condition leaves out are worth a job.
+        return keys if keys.num_rows <= FEW else None
 
     def _keys(
         self,
@@ -383,7 +388,7 @@ class _Texts:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._own = uuid4().hex
-        self._restricted: dict[tuple[bool, frozenset[Place]], _Text] = {}
+        self._restricted: dict[tuple[bool, frozenset[Place], bool], _Text] = {}
         self._affected: dict[frozenset[str], tuple[_Text, frozenset[str]]] = {}
 
     def now(self, relation: str) -> str:
@@ -412,15 +417,19 @@ class _Texts:
         """The whole query."""
         return _Text(self._query.text(self.now), frozenset(self._query.relations))
 
-    def restricted(self, have_nulls: bool, near: frozenset[Place]) -> _Text:
-        """The query for some keys, of which values may be null or not, with the rows that they need in some places."""
-        if (have_nulls, near) not in self._restricted:
+    def restricted(self, have_nulls: bool, near: frozenset[Place], are_whole: bool) -> _Text:
+        """The query for some keys, of which values may be null or not, with the rows that they need in some places.
+
+        `are_whole`: the rows in one of these are those with whole keys.
+        """
+        asked = have_nulls, near, are_whole
+        if asked not in self._restricted:
             places = self._query.keyed_places
             elsewhere = {*self._query.relations} - {places[each].relation for each in near if places[each].is_only}
-            names = {place: self.near(place) for place in near}
-            sql = self._query.restricted(self.now, self.keys, have_nulls=have_nulls, near=names)
-            self._restricted[have_nulls, near] = _Text(sql, frozenset(elsewhere))
-        return self._restricted[have_nulls, near]
+            names, keys = {place: self.near(place) for place in near}, "" if are_whole else self.keys
+            sql = self._query.restricted(self.now, keys, have_nulls=have_nulls, near=names)
+            self._restricted[asked] = _Text(sql, frozenset(elsewhere))
+        return self._restricted[asked]
 
     def affected(self, changed: frozenset[str]) -> tuple[_Text, frozenset[str]]:
         """The query for the keys that changed rows of these relations may touch.
@@ -524,6 +533,10 @@ def is_equal_in_arrow(type_: DataType) -> bool:
     return type_ == StringType() or isinstance(
         type_, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType, BooleanType, BinaryType)
     )
+
+
+def _have_nulls(keys: pa.Table) -> bool:
+    return any(column.null_count for column in keys.columns)
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, key: tuple[str, ...], have_nulls: bool) -> DataFrame:

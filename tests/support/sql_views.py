@@ -587,13 +587,26 @@ class Incremental:
 
     def restricted_near(self, judge: Judge, keys: str) -> str:
         """The SQL for the rows of the keys in a table, read where that is told from tables of what these need alone."""
-        near = {}
+        near, are_whole = {}, False
         for number, (place, keyed) in enumerate(self.query.keyed_places.items()):
             near[place] = f"near_{number}"
             same = " and ".join(f'r."{name}" is not distinct from k."{column}"' for name, column in keyed.keyed.items())
             read = ", ".join(f'r."{name}"' for name in keyed.columns)
             judge.save(near[place], f"select {read} from {keyed.relation} r where exists (from {keys} k where {same})")
-        return spark_to_duckdb(self.query.restricted(lambda name: name, keys, near=near))
+            are_whole |= {*keyed.keyed.values()} == {*self.query.key}
+        return spark_to_duckdb(self.query.restricted(lambda name: name, "" if are_whole else keys, near=near))
+
+    def plainly_affected(self, changed: Collection[str]) -> str:
+        """The SQL for the keys that changed rows have themselves; "" where they do not have whole ones."""
+        read = [relation for relation in self.query.relations if relation in changed]
+        plain = {relation: self.query.plain_key(relation) for relation in read}
+        if not read or not all(plain.values()):
+            return ""
+        parts = (
+            f"select {', '.join(f'{columns[key]}' for key in self.query.key)} from {relation}{self.changes}"
+            for relation, columns in plain.items()
+        )
+        return " union ".join(parts)
 
     def step(self, before: Counter[Row], computed: Counter[Row], keys: Counter[Row]) -> Counter[Row]:
         """The result of a step: the rows of affected keys computed again, all others as they were."""
@@ -610,8 +623,10 @@ def wrong_steps(incremental: Incremental, judge: Judge, feed: Feed, steps: int) 
     for step in range(1, steps + 1):
         judge.move_to(step)
         computed = judge.rows(incremental.text)
-        keys = judge.rows(incremental.affected(feed.changed(step)))
-        yield step, incremental.step(before, computed, keys) != computed
+        is_wrong = incremental.step(before, computed, judge.rows(incremental.affected(feed.changed(step)))) != computed
+        if plain := incremental.plainly_affected(feed.changed(step)):
+            is_wrong |= incremental.step(before, computed, judge.rows(plain)) != computed
+        yield step, is_wrong
         before = computed
 
 

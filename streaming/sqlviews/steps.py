@@ -267,7 +267,7 @@ class SqlViewSteps:
             plain = query.plain_key(each.name)
             if not plain or not all(self._is_same(each.name, plain[column], column) for column in query.key):
                 return None
-            rows = each.changed(before[each.name], after[each.name], [*{*plain.values()}], MOST_IN_MEMORY)
+            rows = each.changed(before[each.name], after[each.name], [*dict.fromkeys(plain.values())], MOST_IN_MEMORY)
             if rows is None:
                 return None
             parts.append(pa.table({column: rows[plain[column]] for column in query.key}))

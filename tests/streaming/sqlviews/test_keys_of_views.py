@@ -132,6 +132,7 @@ def wanted(stands: dict[str, Row], versions: Sequence[int]) -> dict[str, Counter
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [steps.MOST_IN_MEMORY, 1])
 def test_rows_of_a_key_follow_whatever_its_type(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int

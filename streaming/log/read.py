@@ -307,7 +307,7 @@ class LogFiles:
     ) -> pa.Table | None:
         """Columns of the valid rows of the batches in (after, through], of all or those that have one of `keys`.
 
-        It starts no Spark. None where there are more than `most`, or where files alone do not tell which are valid.
+        It starts no Spark. None where `rows_among` gives none, or files alone do not tell which rows are valid.
         """
         table = self._index.refresh()
         paths = self._index.with_batches(after, through)
@@ -316,7 +316,7 @@ class LogFiles:
             return None
         schema = arrow_schema_of(table)
         wanted = pa.schema([schema.field(name) for name in columns])
-        return rows_among(self._storage, paths, wanted, keys, most)
+        return rows_among(self._storage, [*map(self._index.data_file, paths)], wanted, keys, most)
 
     def has_rows(self, after: int, through: int) -> bool:
         """True if there may be valid rows of the batches in (after, through]; a heartbeat has none."""

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from pyarrow import types
 
-from streaming.base import MILLISECOND
+from streaming.base import MILLISECOND, to_micros
 
 BOUNDED = "delta.dataSkippingStatsColumns"
 """The property of a table, one of Delta's own, that names the columns of which its files keep bounds."""
@@ -31,6 +32,40 @@ _EXACT = {"BOOLEAN": {"NONE"}, "INT32": {"NONE", "INT", "DATE"}, "INT64": {"NONE
 """The numbers that JSON has exactly, by Parquet's types. NaN is in no bounds, decimals would be rounded."""
 _TEXTS = {"BYTE_ARRAY": {"STRING"}}
 _BOUNDED_TYPES = _EXACT | _TEXTS
+_MILLISECOND = 1_000
+"""Units of an instant by which whoever wrote its bounds may have cut them off."""
+_UNCUT = 31
+"""Bytes of a text's bounds that are sure: Delta keeps 32 characters, and may have cut the last one in two."""
+_NO_CHARACTER = "\ufffd".encode()
+"""Stands in the bounds of texts for bytes that are no character, and is after most of those."""
+
+Ordered = int | bytes
+"""A value in the form in which it is compared: whole numbers, days and microseconds since 1970, and texts as UTF-8."""
+
+
+class Span(NamedTuple):
+    """The values of a column in some rows are from `least` to `greatest`, or are all null where these are None.
+
+    Both may be off, but no value is out of them. A `greatest` text may be cut off: what begins with it is in the span.
+    """
+
+    least: Ordered | None
+    greatest: Ordered | None
+    has_nulls: bool
+
+    def has_some_of(self, values: Sequence[Ordered], *, null: bool) -> bool:
+        """True if one of the values, which are in order, may be in it, or null where that is one of them as well."""
+        if null and self.has_nulls:
+            return True
+        if self.least is None or self.greatest is None:
+            return False
+        at = bisect_left(values, self.least)
+        if at == len(values):
+            return False
+        value = values[at]
+        if isinstance(value, bytes) and isinstance(self.greatest, bytes):
+            value = value[: len(self.greatest)]
+        return value <= self.greatest
 
 
 def can_be_bounded(type_: pa.DataType) -> bool:
@@ -135,3 +170,76 @@ def _bound(value: Any, *, round_up: bool) -> Any:
         instant += MILLISECOND
     # strftime would write the year 1 as "1".
     return f"{instant.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def is_ordered(type_: pa.DataType) -> bool:
+    """True for a type of which bounds are asked: no doubles, as bounds have no NaN, nor decimals, which JSON rounds."""
+    exact = (types.is_signed_integer, types.is_date32, types.is_string, types.is_large_string)
+    return any(is_exact(type_) for is_exact in exact) or (types.is_timestamp(type_) and type_.unit == "us")
+
+
+def ordered(values: pa.Array | pa.ChunkedArray) -> list[Ordered | None]:
+    """Values of such a type in the form in which they are compared."""
+    if types.is_string(values.type) or types.is_large_string(values.type):
+        return list(values.cast(pa.binary()).to_pylist())
+    return list(values.cast(pa.int32() if types.is_date32(values.type) else pa.int64()).to_pylist())
+
+
+def spans_listed(added: pa.Table, columns: pa.Schema) -> list[dict[str, Span]]:
+    """The spans of columns in each file that Delta lists, by its statistics: of those whose bounds these tell.
+
+    `added` is as `files_added` gives it.
+    """
+    spans = [dict[str, Span]() for _ in range(added.num_rows)]
+    for column in columns:
+        names = [f"{which}.{column.name}" for which in ("min", "max", "null_count")]
+        # The name of a field of a struct is written as that of a column with a dot.
+        is_told = "." not in column.name and {*names} <= {*added.column_names} and is_ordered(column.type)
+        if not is_told or any(added.schema.field(name).type != column.type for name in names[:2]):
+            continue
+        least, greatest = (ordered(added[name]) for name in names[:2])
+        of_files = zip(least, greatest, added[names[2]].to_pylist(), added["num_records"].to_pylist(), strict=True)
+        for place, (first, last, nulls, rows) in enumerate(of_files):
+            if first is not None and last is not None:
+                spans[place][column.name] = _widened(first, last, has_nulls=nulls != 0, of=column.type)
+            elif rows is not None and nulls == rows:
+                spans[place][column.name] = Span(None, None, has_nulls=True)
+    return spans
+
+
+def span_of_instants(earliest: datetime, latest: datetime) -> Span:
+    """The span of instants between two of Delta's log; some may be null."""
+    return Span(to_micros(earliest) - _MILLISECOND, to_micros(latest) + _MILLISECOND, has_nulls=True)
+
+
+def spans_in_group(file: pq.ParquetFile, group: int, columns: pa.Schema) -> dict[str, Span]:
+    """The spans of columns in one of the row groups of an open file, of those whose bounds its footer tells."""
+    rows, spans = file.metadata.row_group(group), dict[str, Span]()
+    places = {file.schema.column(place).path: place for place in range(len(file.schema))}
+    for column in columns:
+        if column.name not in file.schema_arrow.names:
+            spans[column.name] = Span(None, None, has_nulls=True)
+            continue
+        has_type = file.schema_arrow.field(column.name).type == column.type
+        if "." in column.name or not is_ordered(column.type) or not has_type:
+            continue
+        of_column = rows.column(places[column.name])
+        told = of_column.statistics
+        if told is None or of_column.physical_type not in ("INT32", "INT64", "BYTE_ARRAY"):
+            continue
+        nulls = told.null_count if told.has_null_count else None
+        if told.has_min_max:
+            spans[column.name] = Span(told.min_raw, told.max_raw, has_nulls=nulls != 0)
+        elif nulls == rows.num_rows:
+            spans[column.name] = Span(None, None, has_nulls=True)
+    return spans
+
+
+def _widened(least: Ordered, greatest: Ordered, *, has_nulls: bool, of: pa.DataType) -> Span:
+    """A span by bounds as JSON has them, so wide that nothing is out of it that these have cut off or cannot say."""
+    if types.is_timestamp(of) and isinstance(least, int) and isinstance(greatest, int):
+        return Span(least - _MILLISECOND, greatest + _MILLISECOND, has_nulls)
+    if isinstance(least, bytes) and isinstance(greatest, bytes):
+        sure = (each.partition(_NO_CHARACTER)[0][:_UNCUT] for each in (least, greatest))
+        return Span(*sure, has_nulls=has_nulls)
+    return Span(least, greatest, has_nulls)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -27,9 +28,9 @@ from streaming.tables import s3, storage
 from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
 from streaming.tables.altering import attempts
 from streaming.tables.arrow import arrow_schema_of, files_added, read_added
-from streaming.tables.bounds import property_of_bounded
+from streaming.tables.bounds import property_of_bounded, spans_listed
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
-from streaming.tables.matching import Keys, rows_among
+from streaming.tables.matching import DataFile, Keys, rows_among
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, replace_bytes
 
@@ -672,12 +673,14 @@ def contents(
 def among(table: DeltaTable, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
     """Columns of the rows of an open table that have one of the keys, read without Spark.
 
-    `columns` are none of a partition. None where there are more rows than `most`, or files alone do not tell them.
+    `columns` are none of a partition. None where `rows_among` gives none, or files alone do not tell the rows.
     """
     if table.protocol().min_reader_version > 1:
         return None
-    schema, paths = arrow_schema_of(table), map(str, files_added(table)["path"].to_pylist())
-    return rows_among(files_of(table), paths, pa.schema([schema.field(name) for name in columns]), keys, most)
+    schema, added = arrow_schema_of(table), files_added(table)
+    of_files = (added["path"].to_pylist(), added["num_records"].to_pylist(), spans_listed(added, keys.schema))
+    candidates = list(starmap(DataFile, zip(*of_files, strict=True)))
+    return rows_among(files_of(table), candidates, pa.schema([schema.field(name) for name in columns]), keys, most)
 
 
 def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: int) -> pa.Table | None:

@@ -13,8 +13,10 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
+from streaming.tables.bounds import span_of_instants
 from streaming.tables.delta import opened, partitions
 from streaming.tables.history import actions_of
+from streaming.tables.matching import DataFile
 from streaming.tables.time_ranges import TimeRange, overlaps
 
 _ANY_BATCH = (0, 2**63 - 1)
@@ -120,6 +122,11 @@ class FileIndex:
     def size(self, path: str) -> int:
         """Bytes of a file."""
         return self._files[path].size
+
+    def data_file(self, path: str) -> DataFile:
+        """A file with the span of its times, as rows of keys are looked up in it."""
+        file = self._files[path]
+        return DataFile(path, file.rows, {self._time: span_of_instants(file.earliest, file.latest)})
 
     def rows(self, paths: Iterable[str]) -> int | None:
         """The number of rows that these files have in all; None where nobody knows."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +13,18 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streaming.base import as_type, pc, python_values
+from streaming.tables.bounds import Ordered, Span, is_ordered, ordered, spans_in_group
+from streaming.tables.data_files import MOST_FILES
 
+MOST_SCANNED = 30_000_000
+"""Rows that are looked through by Arrow, which takes one core about three seconds; a job of Spark has more cores."""
+MOST_READ = 2**30
+"""Bytes of columns, uncompressed, up to which files are looked through: those of so many rows of a few numbers each."""
+MOST_FOUND = 2**27
+"""Bytes of rows that are handed over: they are in memory several times on their way to Spark."""
 _AT_ONCE = 131_072
+_BYTES_AT_ONCE = 2**26
+"""Rows, and about the bytes of them, that are in memory before most of them are left out."""
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -44,6 +56,27 @@ class Keys:
             pairs, begins = np.unique(begins * len(values) + _places(forms, values), return_inverse=True)
             self._levels.append(_Level(name, values, pairs))
 
+    @property
+    def number(self) -> int:
+        """The number of different keys."""
+        return len(self._levels[-1].pairs) if self._levels else 0
+
+    def may_be_within(self, spans: Mapping[str, Span]) -> bool:
+        """True if rows whose columns are within these spans, of those that have one, may have one of the keys."""
+        return all(
+            spans[name].has_some_of(values, null=has_null)
+            for name, (values, has_null) in self._in_order.items()
+            if name in spans
+        )
+
+    @cached_property
+    def _in_order(self) -> Mapping[str, tuple[list[Ordered], bool]]:
+        """The values of each column of which bounds are asked, in order, and whether null is one of them."""
+        told = {name: ordered(values) for name, values, _ in self._levels if is_ordered(self.schema.field(name).type)}
+        return {
+            name: (sorted(each for each in values if each is not None), None in values) for name, values in told.items()
+        }
+
     def are_of(self, rows: pa.RecordBatch) -> Mask:
         """True for each row that has one of the keys; rows have their columns, of the same types."""
         left, begins = np.arange(rows.num_rows), np.zeros(rows.num_rows, np.int64)
@@ -59,35 +92,80 @@ class Keys:
         return mask
 
 
-def rows_in_pieces(files: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Some columns of a Parquet file in pieces, null where it is older than one."""
-    with files.open_input_file(path) as handle:
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file by its path, with the number of its rows, None for unknown, and the spans of some columns."""
+
+    path: str
+    rows: int | None
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+
+def rows_in_pieces(storage: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Some columns of all rows of a Parquet file in pieces, null where it is older than one."""
+    with storage.open_input_file(path) as handle:
         file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
-        there = [name for name in columns.names if name in file.schema_arrow.names]
-        # A task has one core, and a driver has others to do.
-        for rows in file.iter_batches(_AT_ONCE, columns=there, use_threads=False):
-            arrays = [
-                as_type(rows[field.name], field.type) if field.name in there else pa.nulls(len(rows), field.type)
-                for field in columns
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+        yield from _pieces(file, range(file.num_row_groups), columns, _AT_ONCE)
 
 
 def rows_among(
-    files: fs.FileSystem, paths: Iterable[str], columns: pa.Schema, keys: Keys | None, most: int
+    storage: fs.FileSystem, files: Sequence[DataFile], columns: pa.Schema, keys: Keys | None, most: int
 ) -> pa.Table | None:
     """The rows of Parquet files, of all or those that have one of `keys`, whose columns are among the `columns`.
 
-    None where there are more than `most`.
+    Files and their parts are left out in which no key can be by the bounds of their columns. None where there are more
+    keys or rows than `most`, or where it is dearer to find them here than by Spark: in more files than `MOST_FILES`,
+    among more rows than `MOST_SCANNED` or an unknown number, in more bytes than `MOST_READ`, or in `MOST_FOUND`.
     """
-    found, number = list[pa.RecordBatch](), 0
-    for path in paths:
-        for rows in rows_in_pieces(files, path, columns):
-            found.append(rows if keys is None else rows.filter(pa.array(keys.are_of(rows))))
-            number += len(found[-1])
-            if number > most:
+    if keys is not None:
+        files = [each for each in files if keys.may_be_within(each.spans)]
+    counts = [each.rows for each in files if each.rows is not None]
+    are_many = len(counts) > MOST_FILES or sum(counts) > (most if keys is None else MOST_SCANNED)
+    if are_many or len(counts) < len(files) or (keys is not None and keys.number > most):
+        return None
+    found, number, size, read = list[pa.RecordBatch](), 0, 0, 0
+    for each in files:
+        with storage.open_input_file(each.path) as handle:
+            file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+            groups = [
+                group
+                for group in range(file.num_row_groups)
+                if keys is None or keys.may_be_within(spans_in_group(file, group, keys.schema))
+            ]
+            number_here, bytes_here = _extent(file, groups, columns)
+            read += bytes_here
+            if read > MOST_READ:
                 return None
+            at_once = min(_AT_ONCE, _BYTES_AT_ONCE * number_here // max(bytes_here, 1) + 1)
+            for rows in _pieces(file, groups, columns, at_once):
+                found.append(rows if keys is None else rows.filter(pa.array(keys.are_of(rows))))
+                number += len(found[-1])
+                size += found[-1].nbytes
+                if number > most or size > MOST_FOUND:
+                    return None
     return pa.Table.from_batches(found, columns)
+
+
+def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:
+    """Some columns of row groups of an open file, up to so many rows `at_once`."""
+    there = [name for name in columns.names if name in file.schema_arrow.names]
+    # A task has one core, and a driver has others to do.
+    for rows in file.iter_batches(at_once, row_groups=groups, columns=there, use_threads=False):
+        arrays = [
+            as_type(rows[each.name], each.type) if each.name in there else pa.nulls(len(rows), each.type)
+            for each in columns
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _extent(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema) -> tuple[int, int]:
+    """The number of rows of row groups of an open file, and the uncompressed bytes of some of its columns in them."""
+    places = range(file.metadata.num_columns)
+    paths = [file.schema.column(place).path for place in places]
+    asked = [place for place in places if not {paths[place], paths[place].partition(".")[0]}.isdisjoint(columns.names)]
+    chosen = [file.metadata.row_group(group) for group in groups]
+    size = sum(each.column(place).total_uncompressed_size for each in chosen for place in asked)
+    return sum(each.num_rows for each in chosen), size
 
 
 def _forms(values: pa.Array) -> pa.Array:

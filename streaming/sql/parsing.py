@@ -50,6 +50,11 @@ class QuerySpark(Spark):
             **{name.upper(): _part_of_text(name) for name in ("substring", "substr")},
         }
 
+        def _parse_interval(self, *args: Any, **options: Any) -> Any:
+            # An interval of several units becomes a sum, of which a minus before it would be that of the first alone.
+            found = super()._parse_interval(*args, **options)
+            return exp.Paren(this=found) if isinstance(found, exp.Add) else found
+
 
 _BINARY = ("this", "expression")
 _ANY_OF_THEM: tuple[type[exp.Expr], ...] = (

@@ -146,6 +146,9 @@ date_trunc('week', at)
 trunc(cast(at as date), 'MM')
 at + interval 3 days
 at - interval '1 02' day to hour
+at - interval 2 hours 30 minutes
+at - interval 1 day 2 hours 30 minutes
+interval 2 hours 30 minutes * 3
 date_add(cast(at as date), 1)
 datediff(at, timestamp '2026-01-01 00:00:00')
 extract(year from at)

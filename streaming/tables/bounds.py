@@ -62,7 +62,7 @@ class Span(NamedTuple):
         at = bisect_left(values, self.least)
         if at == len(values):
             return False
-        value = values[at]
+        value: Any = values[at]
         if isinstance(value, bytes) and isinstance(self.greatest, bytes):
             value = value[: len(self.greatest)]
         return value <= self.greatest
@@ -240,6 +240,5 @@ def _widened(least: Ordered, greatest: Ordered, *, has_nulls: bool, of: pa.DataT
     if types.is_timestamp(of) and isinstance(least, int) and isinstance(greatest, int):
         return Span(least - _MILLISECOND, greatest + _MILLISECOND, has_nulls)
     if isinstance(least, bytes) and isinstance(greatest, bytes):
-        sure = (each.partition(_NO_CHARACTER)[0][:_UNCUT] for each in (least, greatest))
-        return Span(*sure, has_nulls=has_nulls)
+        least, greatest = (each.partition(_NO_CHARACTER)[0][:_UNCUT] for each in (least, greatest))
     return Span(least, greatest, has_nulls)

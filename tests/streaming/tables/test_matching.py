@@ -95,7 +95,8 @@ def kept_by_spark(rows: pa.Table) -> pa.Table:
         if name not in rows.column_names:
             continue
         values = [value for value in rows[name].to_pylist() if value is not None]
-        least, greatest = (min(values), max(values)) if values else (None, None)
+        least: Any = min(values, default=None)
+        greatest: Any = max(values, default=None)
         if name == "text" and greatest is not None:
             least, greatest = least[:32], greatest if len(greatest) <= 32 else f"{greatest[:32]}\U0010ffff"
         if name == "at" and greatest is not None:
@@ -226,8 +227,8 @@ def test_rows_are_read_of_files_old_and_new_up_to_a_number(tmp_path: Path) -> No
     assert found is not None and found.to_pylist() == [{"id": 2, "added": None}, {"id": 2, "added": "a"}]
     assert rows_among(storage, files, columns, keys, 1) is None
     for type_ in (pa.string(), pa.float64(), pa.list_(pa.string())):
-        older, none = columns.append(pa.field("newest", type_)), Keys(pa.table({"newest": pa.array([None], type_)}))
-        without = rows_among(storage, files, older, none, 4)
+        older, null = columns.append(pa.field("newest", type_)), Keys(pa.table({"newest": pa.array([None], type_)}))
+        without = rows_among(storage, files, older, null, 4)
         assert without is not None and without["id"].to_pylist() == [1, 2, 2, 3]
     none = rows_among(storage, [], columns, keys, 1)
     assert none is not None and none.schema == columns and none.num_rows == 0

@@ -33,6 +33,7 @@ from streaming.lake import Lake, Sample
 from streaming.log.batches import check_as_of, dropped_before, dropped_rows, read_batches
 from streaming.sources import UnitTable, unit_table_of
 from streaming.tables import (
+    EVER,
     FileIndex,
     Keys,
     TableAbout,
@@ -303,14 +304,21 @@ class LogFiles:
         return self._valid(rows, after, through)
 
     def rows(
-        self, columns: Sequence[str], after: int, through: int, most: int, keys: Keys | None = None
+        self,
+        columns: Sequence[str],
+        after: int,
+        through: int,
+        most: int,
+        keys: Keys | None = None,
+        times: TimeRange = EVER,
     ) -> pa.Table | None:
         """Columns of the valid rows of the batches in (after, through], of all or those that have one of `keys`.
 
-        It starts no Spark. None where `rows_among` gives none, or files alone do not tell which rows are valid.
+        Files without a row of some `times` are left out. It starts no Spark. None where `rows_among` gives none, or
+        files alone do not tell which rows are valid.
         """
         table = self._index.refresh()
-        paths = self._index.with_batches(after, through)
+        paths = self._index.with_ranges([times], after, through)
         is_told = delta.partitions(table) == [DAY] and all(self._index.has_only(path, after, through) for path in paths)
         if self._sample is not None or not is_told:
             return None

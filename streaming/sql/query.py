@@ -11,10 +11,11 @@ from sqlglot import exp
 from streaming.base import BadQuery, FrozenMapping
 from streaming.sql.affected import Place, Rewriting
 from streaming.sql.checks import check_key, check_subqueries
+from streaming.sql.distances import Distance, distances
 from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
-from streaming.sql.restriction import KeyedPlace, keyed_places, restricted_to
+from streaming.sql.restriction import KeyedPlace, innermost, keyed_places, restricted_to
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""
@@ -174,6 +175,46 @@ class Query:
         """The places in which rows of a relation are needed for some keys alone that have values of these keys."""
         return keyed_places(self._tree, self.key)
 
+    @cached_property
+    def places(self) -> Mapping[Place, str]:
+        """The relation that is read in each place."""
+        return {table.alias: table.name for table in self._tree.find_all(exp.Table)}
+
+    def distances(self, is_asked: Callable[[str, str], bool], at: Place | None = None) -> list[Distance]:
+        """The distances between columns of places whose rows some keys need, or those that rows `at` a place are in.
+
+        Args:
+            is_asked: True for a relation and a column of it whose values are compared as they are.
+            at: The place of rows that were added or taken back.
+        """
+        found = innermost(self._tree, {column: column for column in self.key})
+        return [] if found is None else distances(found[0], at, is_asked)
+
+    def distances_of_changes(
+        self, changed: Collection[str], is_asked: Callable[[str, str], bool]
+    ) -> Mapping[str, Sequence[Sequence[Distance]]]:
+        """The distances, of the rows of a relation that `affected` reads, from the rows that changed in each place.
+
+        Args:
+            changed: The relations of which rows were added or taken back.
+            is_asked: As in `distances`.
+
+        Returns:
+            For each place with changed rows some distances, each of which bounds what is needed for these; relations
+            that are read in several places, or without bounds for one of those, are not among them.
+        """
+        places, found = self.places, dict[str, list[list[Distance]]]()
+        beside = {at: self.distances(is_asked, at) for at, name in places.items() if name in changed}
+        for place, relation in places.items():
+            told = [
+                [each for each in bounds if (each.place, each.of_place) == (place, at)]
+                for at, bounds in beside.items()
+                if at != place
+            ]
+            if told and all(told) and [*places.values()].count(relation) == 1:
+                found[relation] = told
+        return found
+
     def plain_key(self, relation: str) -> Mapping[str, str]:
         """The columns of a relation that have the key of whatever a row of it is in, by the columns of the key.
 
@@ -198,7 +239,7 @@ class Query:
             keys: The name of the table or view of the keys, with the columns that `affected` gives; "" where the rows
                 in a place of `near` are those with whole keys, so that nobody has to ask for these again.
             have_nulls: Values of the keys may be null; where none is, the query costs less.
-            near: The names of tables or views with the rows that the keys need, at some of the `keyed_places`.
+            near: The names of tables or views with the rows that the keys need, at some of the places.
         """
         query = self._over(now, near or {})
         return text_of(restricted_to(query, self.key, parsed_name(keys), have_nulls=have_nulls) if keys else query)

@@ -32,7 +32,7 @@ def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPl
     The values are those that are projected, and those that a join asks to be equal. A row that an outer join has where
     no partner is needs the others to stay, so no place on the side that may be missing is among them.
     """
-    found = _deepest(query, {column: column for column in columns})
+    found = innermost(query, {column: column for column in columns})
     if found is None:
         return {}
     select, names = found
@@ -84,7 +84,7 @@ def restricted_to(
     while alias in taken:
         alias, number = f"keys {number}", number + 1
     keys.set("alias", _alias(alias))
-    found = _deepest(query, {column: column for column in columns})
+    found = innermost(query, {column: column for column in columns})
     if found is None:
         select = exp.Select(
             expressions=[exp.column(name, "result", quoted=True) for name in _outputs(query)],
@@ -103,20 +103,10 @@ def restricted_to(
     return query
 
 
-def _equal_columns(conditions: Sequence[exp.Expr | None]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """The pairs of columns, each by alias and name, that conditions ask to be equal; both ways."""
-    for each in (each for condition in conditions for each in conjuncts(condition)):
-        if isinstance(each, exp.EQ):
-            one, other = each.this.unnest(), each.expression.unnest()
-            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
-                yield (one.table, one.name), (other.table, other.name)
-                yield (other.table, other.name), (one.table, one.name)
-
-
-def _deepest(query: exp.Expr, columns: dict[str, str]) -> tuple[exp.Select, dict[str, str]] | None:
+def innermost(query: exp.Expr, columns: dict[str, str]) -> tuple[exp.Select, dict[str, str]] | None:
     """The innermost select that may be restricted by `columns`, and what they are called there; None where none may."""
     if isinstance(query, exp.Subquery):
-        return _deepest(query.this, columns)
+        return innermost(query.this, columns)
     # The sides of a set operation may have other types than their rows have together.
     if not isinstance(query, exp.Select) or is_one_group(query) or not query.args.get("from_"):
         return None
@@ -128,10 +118,20 @@ def _deepest(query: exp.Expr, columns: dict[str, str]) -> tuple[exp.Select, dict
     sides = {join.side for join in query.args.get("joins") or ()}
     is_of_first = all(isinstance(value, exp.Column) and value.table == source.alias for value in read)
     if read and is_of_first and isinstance(source, exp.Subquery) and not sides & {"FULL", "RIGHT"}:
-        inner = _deepest(source, {column: values[name].name for column, name in columns.items()})
+        inner = innermost(source, {column: values[name].name for column, name in columns.items()})
         if inner is not None:
             return inner
     return query, columns
+
+
+def _equal_columns(conditions: Sequence[exp.Expr | None]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """The pairs of columns, each by alias and name, that conditions ask to be equal; both ways."""
+    for each in (each for condition in conditions for each in conjuncts(condition)):
+        if isinstance(each, exp.EQ):
+            one, other = each.this.unnest(), each.expression.unnest()
+            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
+                yield (one.table, one.name), (other.table, other.name)
+                yield (other.table, other.name), (one.table, one.name)
 
 
 def _alias(name: str) -> exp.TableAlias:

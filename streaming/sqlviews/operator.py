@@ -93,7 +93,18 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
             "computed": f"{keys}; {whole}"
             if view.query.key
             else f"all of it, whenever rows of {of} change: it has no key",
+            "reads": self._near,
         }
+
+    @property
+    def _near(self) -> str:
+        """The streams of which files are left out by their times, in words; "" where there are none."""
+        query, types = self.operator.query, {stream.name: stream.types for stream in self.operator.follows}
+        times = {each.name: each.time for each in relations_of(self.lake, self.operator)[0]}
+        near = query.distances(lambda relation, name: types.get(relation, {}).get(name) == "timestamp")
+        columns = {(query.places[each.place], each.column) for each in near}
+        words = [f"{name} by {time}" for name, time in times.items() if (name, time) in columns]
+        return f"only files near in time to the rows they are joined with, of {' and '.join(words)}" if words else ""
 
     def position(self) -> str:
         table = delta.open_table(self.lake.table(self.operator))

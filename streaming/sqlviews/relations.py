@@ -17,6 +17,8 @@ from streaming.base import (
     ADDED,
     BATCH,
     INGESTED_AT,
+    LAST_MILLISECOND,
+    MICROSECOND,
     ORIGIN,
     REASON,
     REVISION,
@@ -30,7 +32,7 @@ from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, Stream,
 from streaming.lake import Lake
 from streaming.log import LogFiles, sign_of_row, standing, valid
 from streaming.revisions import followed_by, net, standing_rows
-from streaming.tables import Keys, delta, newest_commits, read_files, sql_type
+from streaming.tables import EVER, Keys, TimeRange, delta, newest_commits, read_files, sql_type
 
 MARK = "_mark"
 """The column of `Relation.marked` by which a row is known."""
@@ -62,10 +64,21 @@ class Relation(ABC):
             NoVersionError: that position cannot be read any more.
         """
 
-    def among(self, through: int, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
-        """Columns of the rows that stand at a position and have one of the keys; starts no Spark.
+    @property
+    def time(self) -> str | None:
+        """The column of times by which rows can be read without all others, None for none."""
+        return None
 
-        None where that is not to be had without, or these are more than `most`.
+    def near(self, spark: SparkSession, through: int, times: TimeRange) -> DataFrame:
+        """The rows that stand at a position, among them all of some times: `columns`."""
+        return self.now(spark, through)
+
+    def among(
+        self, through: int, keys: Keys, columns: Sequence[str], most: int, times: TimeRange = EVER
+    ) -> pa.Table | None:
+        """Columns of the rows that stand at a position and have one of the keys, among them all of some times.
+
+        It starts no Spark. None where that is not to be had without, or these are more than `most`.
         """
         return None
 
@@ -119,7 +132,21 @@ class StreamRelation(Relation):
                 return standing_rows(spark, self._lake, self._stream, table.version())
         return self.standing_of(self._files.with_batches(spark, -1, through))
 
-    def among(self, through: int, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
+    @property
+    def time(self) -> str | None:
+        is_plain = not self._stream.takes_back and self._stream.event_time in self.columns
+        return self._stream.event_time if is_plain else None
+
+    def near(self, spark: SparkSession, through: int, times: TimeRange) -> DataFrame:
+        if self._files.can_retract():
+            return self.now(spark, through)
+        since, until = times
+        before = None if until >= LAST_MILLISECOND else until + MICROSECOND
+        return self.standing_of(self._files.with_times(spark, since, before, through))
+
+    def among(
+        self, through: int, keys: Keys, columns: Sequence[str], most: int, times: TimeRange = EVER
+    ) -> pa.Table | None:
         if self._stream.revised:
             table = self._standing_at(through)
             if table is None:
@@ -127,7 +154,7 @@ class StreamRelation(Relation):
             rows = delta.among(table, keys, (*columns, ADDED), most)
             return None if rows is None else rows.filter(rows[ADDED].is_valid()).select(columns)
         # Rows that take back others are among all of them.
-        return None if self._files.can_retract() else self._files.rows(columns, -1, through, most, keys)
+        return None if self._files.can_retract() else self._files.rows(columns, -1, through, most, keys, times)
 
     def _standing_at(self, through: int) -> DeltaTable | None:
         """The open table of what stands of a stream with a key, where that is of this position."""
@@ -195,7 +222,9 @@ class OperatorRelation(PinnedRelation):
     def has_changed(self, after: int, through: int) -> bool:
         return through > after
 
-    def among(self, through: int, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
+    def among(
+        self, through: int, keys: Keys, columns: Sequence[str], most: int, times: TimeRange = EVER
+    ) -> pa.Table | None:
         table = delta.open_table(self._current)
         if table is None or revision_of(table) != through:
             return None

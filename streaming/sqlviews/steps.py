@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Literal, Self
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
@@ -31,7 +32,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streaming.base import BATCH, COPY, DAY, REASON, SIGN, FrozenMapping, constant, counted
+from streaming.base import (
+    BATCH,
+    COPY,
+    DAY,
+    FIRST_INSTANT,
+    LAST_MILLISECOND,
+    REASON,
+    SIGN,
+    FrozenMapping,
+    constant,
+    counted,
+    from_micros,
+    to_micros,
+)
 from streaming.changes import ChangePosition, differences, revision_of
 from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, View
 from streaming.lake import Lake
@@ -53,18 +67,19 @@ from streaming.operators import (
     revision_followed,
 )
 from streaming.spark import frame_of_arrow
-from streaming.sql import Place, Query
+from streaming.sql import Distance, Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
-from streaming.tables import Keys, delta
+from streaming.tables import EVER, Keys, TimeRange, delta
 
 MOST_TOUCHED = 0.25
 """The share of a view's rows that the touched keys may be in number; where they are more, everything is computed.
 
-Of 100,000 keys of two million rows a tenth alone cost 0.65 of the CPU of all, and two fifths 1.17.
+Of 100,000 keys of two million rows a tenth alone, which Spark scans all rows for, cost 0.65 of the CPU of all, and two
+fifths 1.17.
 """
 MOST_IN_MEMORY = 100_000
-"""Rows of some keys that are handed to Spark, which scans all rows for those of more."""
+"""Rows of some keys that are found in files and handed to Spark, which scans all rows for those of more."""
 FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
 
@@ -115,6 +130,7 @@ class SqlViewSteps:
         self._outputs = Outputs(lake, view)
         self._streams, self._pinned = relations_of(lake, view)
         self._texts = _Texts(view.query)
+        self._distances_of = dict[frozenset[str], Mapping[str, Sequence[Sequence[Distance]]]]()
         self._cuts = Cuts(lake, view)
         self._cut = Cut({}, {})
         self._is_wide = False
@@ -187,7 +203,7 @@ class SqlViewSteps:
     ) -> DataFrame:
         """The rows that the step adds and takes back: the columns of the query, `_copy`, `_change` and `_reason`."""
         names, begins = self._view.columns, before.progress.batch < 0
-        standing = _RowsNow(frames, self._texts, lambda name: self.relations[name].now(self._spark, after[name]))
+        standing = _RowsNow(frames, self._texts, self.relations, after)
         current = None if begins else self._published(table)
         keys = None if begins else self._touched(standing, current or table, before, after, changed)
         if keys is None:
@@ -202,11 +218,11 @@ class SqlViewSteps:
         return differences(rows, was, names, "first" if begins else "update")
 
     def _near(self, frames: NamedRows, keys: pa.Table, after: Position) -> tuple[frozenset[Place], bool]:
-        """The places of the query that read rows of the keys alone, which Arrow has found, and which have a name.
+        """The places of the query for which the rows of the keys were found, or those near them, and have a name.
 
         True with them if the rows in one of them are those with whole keys.
         """
-        near, are_whole = set[Place](), False
+        found, are_whole = dict[Place, pa.Table](), False
         for place, keyed in self._view.query.keyed_places.items():
             types, relation = self._types[keyed.relation], self.relations[keyed.relation]
             of_key = {
@@ -215,13 +231,37 @@ class SqlViewSteps:
             if not of_key:
                 continue
             own = Keys(pa.table({name: keys[column] for name, column in of_key.items()}))
-            rows = relation.among(after[relation.name], own, keyed.columns, MOST_IN_MEMORY)
+            times = self._times(place, self._distances, found) or EVER
+            rows = relation.among(after[relation.name], own, keyed.columns, MOST_IN_MEMORY, times)
             if rows is not None:
                 schema = StructType([types[name] for name in keyed.columns])
                 frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
-                near.add(place)
+                found[place] = rows
                 are_whole |= {*of_key.values()} == {*self._view.query.key}
+        near = {*found}
+        for place in dict.fromkeys(each.place for each in self._distances if each.place not in found):
+            if bounded := self._times(place, self._distances, found):
+                relation = self.relations[self._view.query.places[place]]
+                frames.add(relation.near(self._spark, after[relation.name], bounded), self._texts.near(place))
+                near.add(place)
         return frozenset(near), are_whole
+
+    def _times(self, place: Place, distances: Sequence[Distance], near: Mapping[Place, pa.Table]) -> TimeRange | None:
+        """The times of the rows in a place that rows in other places may need; None where these bound none."""
+        column = self.relations[self._view.query.places[place]].time
+        known = [each for each in distances if (each.place, each.column) == (place, column) and each.of_place in near]
+        spans = [_moved(near[each.of_place][each.of_column], each) for each in known]
+        if not spans:
+            return None
+        return max(since for since, _ in spans), min(until for _, until in spans)
+
+    @cached_property
+    def _distances(self) -> Sequence[Distance]:
+        """The distances in time between the rows that some keys need."""
+        return self._view.query.distances(self._is_time)
+
+    def _is_time(self, relation: str, column: str) -> bool:
+        return isinstance(self._types[relation][column].dataType, TimestampType)
 
     def _is_same(self, relation: str, name: str, column: str) -> bool:
         """True where a column of a relation and one of the key have the same values for Arrow as for Spark."""
@@ -258,7 +298,31 @@ class SqlViewSteps:
         if len(told) < len(signed):
             return None
         # What stands by now lacks the rows that were taken back.
-        return self._keys(standing, told, -1, delta.row_count(current))
+        near = standing.near(self._times_of_changes(before, after, changed))
+        return self._keys(near, told, -1, delta.row_count(current))
+
+    def _times_of_changes(
+        self, before: Position, after: Position, changed: Sequence[Relation]
+    ) -> Mapping[str, TimeRange]:
+        """The times of the rows of relations that rows which changed may be in a row of the result with."""
+        query, times = self._view.query, dict[str, TimeRange]()
+        names = frozenset(each.name for each in changed)
+        if names not in self._distances_of:
+            self._distances_of[names] = query.distances_of_changes(names, self._is_time)
+        for name, of_places in self._distances_of[names].items():
+            near = dict[Place, pa.Table]()
+            for at, columns in {each[0].of_place: {one.of_column for one in each} for each in of_places}.items():
+                relation = self.relations[query.places[at]]
+                since, through = before[relation.name], after[relation.name]
+                rows = relation.changed(since, through, sorted(columns), MOST_IN_MEMORY)
+                if rows is not None:
+                    near[at] = rows
+            place = of_places[0][0].place
+            spans = [self._times(place, distances, near) for distances in of_places]
+            known = [each for each in spans if each is not None]
+            if len(known) == len(spans):
+                times[name] = min(since for since, _ in known), max(until for _, until in known)
+        return times
 
     def _plainly_touched(self, before: Position, after: Position, changed: list[Relation]) -> pa.Table | None:
         """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
@@ -318,7 +382,7 @@ class SqlViewSteps:
         name = coming.stream.name
         (changed,) = (each for each in self._streams if each.name == name)
         with NamedRows(self._spark) as frames:
-            rows = _RowsNow(frames, self._texts, lambda each: self.relations[each].now(self._spark, at[each]))
+            rows = _RowsNow(frames, self._texts, self.relations, at)
             keys = self._keys(rows, {name: changed.signed_in(coming.rows)}, 1, standing)
         return _effect_on_keys(self._view, keys, standing)
 
@@ -404,8 +468,8 @@ class _Texts:
         return f"_tidemark_{self._own}_ever_{relation}"
 
     def near(self, place: Place) -> str:
-        """The name of the rows of a relation that some keys need in a place."""
-        return f"_tidemark_{self._own}_near_{[*self._query.keyed_places].index(place)}"
+        """The name of rows of a relation among which are those that some keys need in a place."""
+        return f"_tidemark_{self._own}_near_{[*self._query.places].index(place)}"
 
     @property
     def keys(self) -> str:
@@ -424,8 +488,7 @@ class _Texts:
         """
         asked = have_nulls, near, are_whole
         if asked not in self._restricted:
-            places = self._query.keyed_places
-            elsewhere = {*self._query.relations} - {places[each].relation for each in near if places[each].is_only}
+            elsewhere = {relation for place, relation in self._query.places.items() if place not in near}
             names, keys = {place: self.near(place) for place in near}, "" if are_whole else self.keys
             sql = self._query.restricted(self.now, keys, have_nulls=have_nulls, near=names)
             self._restricted[asked] = _Text(sql, frozenset(elsewhere))
@@ -452,7 +515,7 @@ class NamedRows:
     """Frames by names that SQL may read them by, for as long as it is open."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self.spark = spark
         self._names: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -460,7 +523,7 @@ class NamedRows:
 
     def __exit__(self, *_: object) -> None:
         for name in self._names:
-            self._spark.catalog.dropTempView(name)
+            self.spark.catalog.dropTempView(name)
 
     def add(self, rows: DataFrame, name: str = "") -> str:
         """The name of a frame from now on, one that nobody else has where none is given."""
@@ -471,29 +534,50 @@ class NamedRows:
 
     def query(self, text: str) -> DataFrame:
         """The rows of a query over names that were given; they can be read once the names are gone."""
-        return self._spark.sql(text)
+        return self.spark.sql(text)
 
 
+@dataclass
 class _RowsNow:
-    """The rows of relations that stand, each of which has its name once a query reads it."""
+    """The rows of relations that stand at a position, each of which has its name once a query reads it."""
 
-    def __init__(self, frames: NamedRows, texts: _Texts, now: Callable[[str], DataFrame]) -> None:
-        self.frames = frames
-        self._texts = texts
-        self._now = now
-        self._rows: dict[str, DataFrame] = {}
+    frames: NamedRows
+    texts: _Texts
+    relations: Mapping[str, Relation]
+    at: Position | Mapping[str, int]
+    times: Mapping[str, TimeRange] = field(default_factory=dict)
+    """The times of relations of which no other rows are needed."""
+    _rows: dict[str, DataFrame] = field(default_factory=dict)
 
     def __getitem__(self, relation: str) -> DataFrame:
         if relation not in self._rows:
-            self._rows[relation] = self._now(relation)
-            self.frames.add(self._rows[relation], self._texts.now(relation))
+            of, spark, through = self.relations[relation], self.frames.spark, self.at[relation]
+            times = self.times.get(relation)
+            self._rows[relation] = of.now(spark, through) if times is None else of.near(spark, through, times)
+            self.frames.add(self._rows[relation], self.texts.now(relation))
         return self._rows[relation]
+
+    def near(self, times: Mapping[str, TimeRange]) -> _RowsNow:
+        """The rows of some times of relations; their names are these until all of them are read."""
+        return _RowsNow(self.frames, self.texts, self.relations, self.at, times) if times else self
 
     def query(self, text: _Text) -> DataFrame:
         """The rows of a query."""
         for relation in text.read:
             _ = self[relation]
         return self.frames.query(text.sql)
+
+
+def _moved(values: pa.ChunkedArray, distance: Distance) -> TimeRange:
+    """The times that are so far from some instants; from the last to the first one where there are none."""
+    micros = np.asarray(values.drop_null().cast(pa.int64()))
+    first, last = to_micros(FIRST_INSTANT), to_micros(LAST_MILLISECOND)
+    if not len(micros):
+        return LAST_MILLISECOND, FIRST_INSTANT
+    since = first if distance.least is None else int(micros.min()) + distance.least
+    until = last if distance.greatest is None else int(micros.max()) + distance.greatest
+    # A bound beyond the last instant leaves out no row, and one at it stands for none.
+    return from_micros(min(max(since, first), last)), from_micros(min(max(until, first), last))
 
 
 def day_of(view: View, columns: StructType) -> Column:

@@ -41,6 +41,6 @@ if TYPE_CHECKING:
     )
     from streaming.tables.sql_types import sql_type
     from streaming.tables.storage import location
-    from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted
+    from streaming.tables.time_ranges import EVER, TimeRange, at_most, have_common, merged, moved, occupied, shifted
 
 make_front(__name__)

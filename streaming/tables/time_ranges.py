@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from itertools import pairwise
 
@@ -17,6 +17,8 @@ from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND, from_mi
 
 TimeRange = tuple[datetime, datetime]
 """From an instant to another one, both included."""
+EVER: TimeRange = (FIRST_INSTANT, datetime.max.replace(tzinfo=UTC))
+"""Every instant."""
 
 
 def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:

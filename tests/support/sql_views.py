@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 
-from streaming.sql import Query
+from streaming.sql import Distance, Query
 
 Row = tuple[Any, ...]
 SCHEMA: dict[str, dict[str, str]] = {
@@ -374,6 +374,34 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
         " and o.day >= g.valid_from and (o.day < g.valid_to or g.valid_to is null) group by g.grade",
         ("grade",),
     ),
+    "near in time": (
+        "select o.o_id, o.day, count(*) n, sum(p.paid) s from orders o join payments p"
+        " on p.day between o.day - 1 and o.day + 1 group by o.o_id, o.day",
+        ("o_id",),
+    ),
+    "near in time, left": (
+        "select o.o_id, c.country, p.paid from orders o join customers c on o.c_id = c.c_id"
+        " left join payments p on p.day >= o.day and p.day - 2 < o.day and p.paid > c.tier",
+        ("o_id",),
+    ),
+    "near in time, in a chain": (
+        "select a.o_id, b.o_id as next, p.paid from orders a, orders b left join payments p on p.day = b.day + 1"
+        " where b.day > a.day and b.day <= a.day + 2 and a.amount < b.amount",
+        ("o_id",),
+    ),
+    "near in time, by what may be missing": (
+        "select o.o_id, c.country, p.paid from orders o join customers c on o.amount >= c.tier"
+        " left join payments p on p.day = o.day and p.day = c.tier",
+        ("o_id",),
+    ),
+    "near in time, semi": (
+        "select o.day, o.amount from orders o left semi join payments p on p.day >= o.day - 1 and p.day <= o.day",
+        ("day", "amount"),
+    ),
+    "near in time, anti": (
+        "select o.day, o.amount from orders o left anti join payments p on p.day >= o.day - 1 and p.day <= o.day",
+        ("day", "amount"),
+    ),
     "for time of": (
         "select g.grade, o.day, count(*) n from orders o join grades for time of o.day g on o.c_id = g.c_id"
         " group by g.grade, o.day",
@@ -550,6 +578,21 @@ class Judge:
         return self.rows(f"from {name}")
 
 
+def is_number(relation: str, column: str) -> bool:
+    """True for a column whose distances from others are numbers."""
+    return SCHEMA[relation][column] == "int"
+
+
+def within(distances: Sequence[Distance], near: Mapping[str, str]) -> list[str]:
+    """The conditions, in DuckDB's SQL, that a row `r` is so far as it may be from rows in tables by place."""
+    return [
+        f'r."{each.column}" {sign} (select {which}("{each.of_column}") from {near[each.of_place]}) + {bound}'
+        for each in distances
+        for sign, which, bound in ((">=", "min", each.least), ("<=", "max", each.greatest))
+        if each.of_place in near and bound is not None
+    ]
+
+
 @dataclass
 class Incremental:
     """A query whose result is replaced by affected keys alone.
@@ -563,6 +606,7 @@ class Incremental:
     touched: int = 0
     """How many keys were replaced, in all steps."""
     _affected: dict[frozenset[str], str] = field(default_factory=dict)
+    _affected_near: dict[frozenset[str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.text = spark_to_duckdb(self.query.text(lambda name: name))
@@ -587,14 +631,38 @@ class Incremental:
 
     def restricted_near(self, judge: Judge, keys: str) -> str:
         """The SQL for the rows of the keys in a table, read where that is told from tables of what these need alone."""
-        near, are_whole = {}, False
-        for number, (place, keyed) in enumerate(self.query.keyed_places.items()):
-            near[place] = f"near_{number}"
-            same = " and ".join(f'r."{name}" is not distinct from k."{column}"' for name, column in keyed.keyed.items())
-            read = ", ".join(f'r."{name}"' for name in keyed.columns)
-            judge.save(near[place], f"select {read} from {keyed.relation} r where exists (from {keys} k where {same})")
-            are_whole |= {*keyed.keyed.values()} == {*self.query.key}
+        near, are_whole = dict[str, str](), False
+        distances, keyed_places = self.query.distances(is_number), self.query.keyed_places
+        for number, (place, relation) in enumerate(
+            sorted(self.query.places.items(), key=lambda each: each[0] not in keyed_places)
+        ):
+            asked = within([each for each in distances if each.place == place and each.of_place in keyed_places], near)
+            read = ", ".join(f'r."{name}"' for name in COLUMNS[relation])
+            if keyed := keyed_places.get(place):
+                same = (f'r."{name}" is not distinct from k."{column}"' for name, column in keyed.keyed.items())
+                asked.append(f"exists (from {keys} k where {' and '.join(same)})")
+                read = ", ".join(f'r."{name}"' for name in keyed.columns)
+                are_whole |= {*keyed.keyed.values()} == {*self.query.key}
+            if asked:
+                near[place] = f"near_{number}"
+                judge.save(near[place], f"select {read} from {relation} r where {' and '.join(asked)}")
         return spark_to_duckdb(self.query.restricted(lambda name: name, "" if are_whole else keys, near=near))
+
+    def affected_near(self, changed: Collection[str]) -> str:
+        """The SQL for affected keys by no more rows of other relations than are near the changed ones; "" for all."""
+        known = frozenset(changed) & {*self.query.relations}
+        if known not in self._affected_near:
+            near = dict[str, str]()
+            for relation, of_places in self.query.distances_of_changes(known, is_number).items():
+                changes = {
+                    each.of_place: f"{self.query.places[each.of_place]}{self.changes}" for (each, *_) in of_places
+                }
+                asked = " or ".join(f"({' and '.join(within(distances, changes))})" for distances in of_places)
+                near[relation] = f"near_{relation} as (select * from {relation}{self.ever} r where {asked})"
+            ever: Callable[[str], str] = lambda name: f"near_{name}" if name in near else name + self.ever  # noqa: E731
+            sql = spark_to_duckdb(self.query.affected(known, lambda name: name + self.changes, ever))
+            self._affected_near[known] = f"with {', '.join(near.values())} {sql}" if near else ""
+        return self._affected_near[known]
 
     def plainly_affected(self, changed: Collection[str]) -> str:
         """The SQL for the keys that changed rows have themselves; "" where they do not have whole ones."""
@@ -626,6 +694,8 @@ def wrong_steps(incremental: Incremental, judge: Judge, feed: Feed, steps: int) 
         is_wrong = incremental.step(before, computed, judge.rows(incremental.affected(feed.changed(step)))) != computed
         if plain := incremental.plainly_affected(feed.changed(step)):
             is_wrong |= incremental.step(before, computed, judge.rows(plain)) != computed
+        if near := incremental.affected_near(feed.changed(step)):
+            is_wrong |= incremental.step(before, computed, judge.rows(near)) != computed
         yield step, is_wrong
         before = computed
 

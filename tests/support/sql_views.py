@@ -660,8 +660,8 @@ class Incremental:
                 asked = " or ".join(f"({' and '.join(within(distances, changes))})" for distances in of_places)
                 near[relation] = f"near_{relation} as (select * from {relation}{self.ever} r where {asked})"
             ever: Callable[[str], str] = lambda name: f"near_{name}" if name in near else name + self.ever  # noqa: E731
-            sql = spark_to_duckdb(self.query.affected(known, lambda name: name + self.changes, ever))
-            self._affected_near[known] = f"with {', '.join(near.values())} {sql}" if near else ""
+            sql = self.query.affected(known, lambda name: name + self.changes, ever) if near else ""
+            self._affected_near[known] = sql and f"with {', '.join(near.values())} {spark_to_duckdb(sql)}"
         return self._affected_near[known]
 
     def plainly_affected(self, changed: Collection[str]) -> str:

@@ -22,6 +22,8 @@ MOST_READ = 2**30
 """Bytes of columns, uncompressed, up to which files are looked through: those of so many rows of a few numbers each."""
 MOST_FOUND = 2**27
 """Bytes of rows that are handed over: they are in memory several times on their way to Spark."""
+_TELL = 1_000_000
+"""Rows looked through that tell, by the share of them that is found, about how many there will be."""
 _AT_ONCE = 131_072
 _BYTES_AT_ONCE = 2**26
 """Rows, and about the bytes of them, that are in memory before most of them are left out."""
@@ -83,9 +85,11 @@ class Keys:
         for name, values, pairs in self._levels:
             column = rows[name] if len(left) == rows.num_rows else rows[name].take(pa.array(left))
             places = _places(_forms(column), values)
-            wanted = begins * len(values) + places
+            # Most rows have none of the values, and to look for their pairs would take longest.
+            may_be = np.flatnonzero(places >= 0)
+            left, wanted = left[may_be], begins[may_be] * len(values) + places[may_be]
             at = np.searchsorted(pairs, wanted)
-            is_one = (places >= 0) & (np.append(pairs, -1)[at] == wanted)
+            is_one = np.append(pairs, -1)[at] == wanted
             left, begins = left[is_one], at[is_one]
         mask = np.zeros(rows.num_rows, bool)
         mask[left] = True
@@ -115,7 +119,8 @@ def rows_among(
 
     Files and their parts are left out in which no key can be by the bounds of their columns. None where there are more
     keys or rows than `most`, or where it is dearer to find them here than by Spark: in more files than `MOST_FILES`,
-    among more rows than `MOST_SCANNED` or an unknown number, in more bytes than `MOST_READ`, or in `MOST_FOUND`.
+    among more rows than `MOST_SCANNED` or an unknown number, in more bytes than `MOST_READ`, or in `MOST_FOUND`. It
+    gives up early where the rows looked through so far have twice their share of `most`.
     """
     if keys is not None:
         files = [each for each in files if keys.may_be_within(each.spans)]
@@ -123,7 +128,7 @@ def rows_among(
     are_many = len(counts) > MOST_FILES or sum(counts) > (most if keys is None else MOST_SCANNED)
     if are_many or len(counts) < len(files) or (keys is not None and keys.number > most):
         return None
-    found, number, size, read = list[pa.RecordBatch](), 0, 0, 0
+    found, number, size, read, scanned, every = list[pa.RecordBatch](), 0, 0, 0, 0, sum(counts)
     for each in files:
         with storage.open_input_file(each.path) as handle:
             file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
@@ -141,7 +146,9 @@ def rows_among(
                 found.append(rows if keys is None else rows.filter(pa.array(keys.are_of(rows))))
                 number += len(found[-1])
                 size += found[-1].nbytes
-                if number > most or size > MOST_FOUND:
+                scanned += len(rows)
+                will_be_more = scanned >= _TELL and number * every > 2 * most * scanned
+                if number > most or size > MOST_FOUND or will_be_more:
                     return None
     return pa.Table.from_batches(found, columns)
 

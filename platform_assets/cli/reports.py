@@ -16,7 +16,7 @@ from platform_assets.cli.context import AsJson, AsOf, console, has_little, read_
 from platform_assets.cli.documents import ReportDocument
 from platform_assets.cli.render import next_step, print_table
 from platform_assets.cli.rows import json_lines
-from platform_assets.reports.publication import published_as_of
+from platform_assets.reports.publication import published_as_of, read_sections
 from platform_assets.reports.publish import Published, judge_and_publish, sources_as_of
 from platform_assets.reports.registry import declared_reports, find_report
 from platform_assets.reports.report import Report
@@ -79,11 +79,12 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
 def _print_as_of(declared: Report, lake: Lake, as_of: str, as_json: bool) -> None:
     past = published_as_of(lake, declared)
     if past is not None:
+        tables = read_sections(lake, past)
         if as_json:
-            sections = {title: _parsed(lines_of(table.column_names, [table])) for title, table in past.tables.items()}
+            sections = {title: _parsed(lines_of(table.column_names, [table])) for title, table in tables.items()}
             ReportDocument.past(lake, declared, past.footnotes, sections, past.run_id).print()
             return
-        _print_past(past.tables, past.footnotes, as_of)
+        _print_past(tables, past.footnotes, as_of)
         said = f"This is what run {past.run_id} has published of these batches; nothing was computed."
         console.print(said, highlight=False, markup=False, soft_wrap=True)
         next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from platform_assets.cli.completion import why_names
-from platform_assets.cli.context import AsJson, AsOf, console, current_lake, find_operator, spark_session
+from platform_assets.cli.context import AsJson, AsOf, console, current_lake, find_operator, read_lake, spark_session
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
 from platform_assets.cli.why_documents import WhyDocument
@@ -42,7 +42,9 @@ def why(
             metavar="KEY=VALUE...", help="The result that is meant, such as origin=JFK window_start=2013-01-01T11:00."
         ),
     ] = None,
-    first: Annotated[bool, typer.Option("--first", help="Explain the first result.")] = False,
+    first: Annotated[
+        bool, typer.Option("--first", help="Explain the first result; of a report, its first publication.")
+    ] = False,
     current: Annotated[bool, typer.Option("--current", help="Explain what is current, as without an option.")] = False,
     as_of: AsOf = None,
     limit: Annotated[int | None, typer.Option(help="Rows to print; 20 if left out.", min=1)] = None,
@@ -66,17 +68,16 @@ def why(
 
 def _answer(name: str, key: Mapping[str, str | None], *, first: bool, as_of: str | None) -> Why:
     report = declared_reports().get(name)
+    what: What = "first" if first else "current"
     if report is not None:
-        if first or as_of is not None:
-            raise typer.BadParameter(
-                f"{name} is a report, which is explained as it was published; leave the option out."
-            )
+        if first and as_of is not None:
+            raise typer.BadParameter(f"{name} is a report, whose first publication is the same as of any batch.")
+        lake = read_lake(report.pipeline, as_of)
         with spark_session(is_short=True, why="a number is computed again from its rows") as spark:
-            return why_of_report(spark, current_lake(), report, key)
+            return why_of_report(spark, lake, report, key, what)
     pipeline, operator = find_operator(name)
     # What can be told without Spark, such as that there is no such key, starts none.
     start = partial(spark_session, is_short=True, why="a number is computed again from its rows")
-    what: What = "first" if first else "current"
     return explain(pipeline, operator, key, what=what, as_of=as_of, lake=current_lake(), start=start)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from platform_assets.reports.report import Report
 from quality import Pin, Pins
-from streaming.base import LogError
+from streaming.base import LogError, ReadError, told
 from streaming.lake import Lake
 from streaming.log import head
 from streaming.operators import last_superseded
@@ -88,10 +88,25 @@ def read_publication(lake: Lake, report: str) -> Publication | None:
 def read_report(lake: Lake, report: str) -> dict[str, pa.Table] | None:
     """The sections of the published report by table name, all of one run; None where none was published."""
     publication = read_publication(lake, report)
-    if publication is None:
-        return None
-    opened = {name: delta.open_table(lake.report(name), version) for name, version in publication.versions.items()}
-    return {name: delta.contents(table) for name, table in opened.items() if table is not None}
+    return None if publication is None else read_sections(lake, publication)
+
+
+def read_sections(lake: Lake, publication: Publication) -> dict[str, pa.Table]:
+    """The sections of a publication by table name.
+
+    Raises:
+        ReadError: a version of them was cleaned away.
+    """
+    try:
+        opened = {name: delta.open_table(lake.report(name), version) for name, version in publication.versions.items()}
+        return {name: delta.contents(table) for name, table in opened.items() if table is not None}
+    except (DeltaError, FileNotFoundError) as error:
+        raise ReadError(
+            f"the rows that run {publication.run_id} has published of report {publication.report!r} at "
+            f"{told(publication.published_at)} were cleaned away.",
+            f"`tidemark report {publication.report}` publishes what is current now.",
+            report=publication.report,
+        ) from error
 
 
 def outdated_files(lake: Lake, publication: Publication) -> list[str]:
@@ -119,46 +134,82 @@ def _place(lake: Lake, report: str) -> str:
     return f"{lake.report(report)}.json"
 
 
-@dataclass(frozen=True)
-class PastReport:
-    """A report as it was published once: the run, and the rows of its sections by table; `footnotes` as then."""
+def publications(lake: Lake, report: Report) -> Iterator[Publication]:
+    """The publications of a report, newest first, as far back as the commits of its tables tell of them.
 
-    run_id: str
-    tables: Mapping[str, pa.Table]
-    footnotes: tuple[str, ...]
+    Of those before the newest no `files` are told, and of `dimensions` those that the newest has, too. They are the
+    runs that have written every section of today; one that died just before it was put in place, is among them.
+    """
+    newest = read_publication(lake, report.name)
+    if newest is None:
+        return
+    yield newest
+    runs = {section.table: _Runs(lake, section.table) for section in report.sections}
+    own = delta.open_table(lake.report(report.name), newest.versions[report.name])
+    for commit in () if own is None else newest_commits(own):
+        says = commit["userMetadata"]
+        if not isinstance(says, dict) or says.get("report") != report.name or says["run_id"] == newest.run_id:
+            continue
+        versions = {table: version for table, of in runs.items() if (version := of.version(says["run_id"])) is not None}
+        if len(versions) == len(runs):
+            yield Publication(
+                report.name,
+                says["run_id"],
+                datetime.fromtimestamp(commit["timestamp"] / 1000, UTC),
+                Pins.from_json(says["pins"]),
+                versions,
+                tuple(says["footnotes"]),
+                {},
+                _dimensions(newest, says.get("dimensions", {})),
+            )
 
 
-def published_as_of(lake: Lake, report: Report) -> PastReport | None:
-    """The newest report that was published of exactly the batches as of which the lake is read, by its tables.
+class _Runs:
+    """The versions of a section's table by the run that has written them, read as far back as they are asked for."""
+
+    def __init__(self, lake: Lake, section: str) -> None:
+        table = delta.open_table(lake.report(section))
+        self._older = iter(()) if table is None else newest_commits(table)
+        self._versions: dict[str, int] = {}
+
+    def version(self, run_id: str) -> int | None:
+        """The version that a run has written, None where it has written none that is known."""
+        while run_id not in self._versions:
+            commit = next(self._older, None)
+            if commit is None:
+                return None
+            says = commit["userMetadata"]
+            if isinstance(says, dict) and "run_id" in says:
+                self._versions.setdefault(says["run_id"], int(commit["version"]))
+        return self._versions[run_id]
+
+
+def _dimensions(newest: Publication, versions: Mapping[str, int]) -> dict[str, Pin]:
+    known = newest.dimensions
+    return {name: replace(known[name], version=version) for name, version in versions.items() if name in known}
+
+
+def published_as_of(lake: Lake, report: Report) -> Publication | None:
+    """The newest publication of exactly the batches as of which the lake is read, by the tables of the report.
 
     None where there is none: of these batches nothing was published, or it is too long ago for the tables to tell. A
     gate lets pass only what is corrected, so that what it has published of some batches is what they amount to.
     """
-    newest = delta.open_table(lake.report(report.sections[0].table))
-    for commit in () if newest is None else newest_commits(newest):
-        says = commit["userMetadata"]
-        if not isinstance(says, dict) or says.get("report") != report.name:
-            continue
-        if _batches(lake, report, Pins.from_json(says["pins"])) == dict(lake.cut or {}):
-            return _published_by(lake, report, says["run_id"], says["footnotes"])
-    return None
+    wanted = dict(lake.cut or {})
+    every = publications(lake, report)
+    return next((each for each in every if batches_of(lake, report, each.pins) == wanted), None)
 
 
-def _published_by(lake: Lake, report: Report, run_id: str, footnotes: Sequence[str]) -> PastReport | None:
-    tables = {}
-    for section in report.sections:
-        table = delta.open_table(lake.report(section.table), _version_of_run(lake, section.table, run_id))
-        if table is None:
-            return None
-        tables[section.table] = delta.contents(table)
-    return PastReport(run_id, tables, tuple(footnotes))
+def batches_of(lake: Lake, report: Report, pins: Pins) -> dict[str, int] | None:
+    """The newest batch of each log that was pinned, by stream; None where one cannot be read at that version now.
 
-
-def _batches(lake: Lake, report: Report, pins: Pins) -> dict[str, int] | None:
-    """The newest batch of each log that was pinned, by stream; None where a log cannot be read at that version now."""
+    As of a lake that was moved since: its pins are of another place.
+    """
     now, batches = replace(lake, cut=None), {}
     for stream in report.pipeline.streams:
         pinned = next((pin for pin in pins.tables if pin.uri == lake.log(stream)), None)
+        if pinned is None and stream in report.streams:
+            return None
         try:
             newest = None if pinned is None else head(now, stream, pinned.version)
         except (DeltaError, LogError):
@@ -166,15 +217,3 @@ def _batches(lake: Lake, report: Report, pins: Pins) -> dict[str, int] | None:
         if newest is not None:
             batches[stream.name] = newest.number
     return batches
-
-
-def _version_of_run(lake: Lake, section: str, run_id: str) -> int:
-    """The version of a section's table that a run has written; `delta.BEFORE` where there is none."""
-    table = delta.open_table(lake.report(section))
-    commits = () if table is None else newest_commits(table)
-    written = (
-        int(commit["version"])
-        for commit in commits
-        if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("run_id") == run_id
-    )
-    return next(written, delta.BEFORE)

@@ -1,4 +1,4 @@
-"""`tidemark report --as-of` of what was published starts no Spark."""
+"""`tidemark report --as-of` of what was published starts no Spark, and `tidemark why` explains the same rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import find_report
 from streaming.lake import Lake
 from tests.platform_assets.conftest import Typed
-from tests.support.departures import CLOSING, FIRST
+from tests.support.departures import CLOSING, FIRST, departure
 from tests.support.runs import run
+
+SECOND_CLOSING = [departure("JFK", "04T10:30"), departure("LGA", "04T10:30"), departure("EWR", "06T10:00")]
 
 
 @pytest.mark.long
@@ -37,3 +39,25 @@ def test_what_was_published_of_a_batch_is_printed_without_spark(
     }
     assert told["sections"] == by_spark["sections"]
     assert "run-1 has published" in typed("report on_time_performance --as-of 1")[1]
+
+
+@pytest.mark.long
+def test_why_explains_what_was_first_published_and_what_was_as_of_a_batch(
+    spark: SparkSession, lake: Lake, typed: Typed
+) -> None:
+    run(spark, lake, pipeline, FIRST, CLOSING)
+    report = find_report("on_time_performance")
+    judge_and_publish(spark, lake, report, "run-1")
+    run(spark, lake, pipeline, SECOND_CLOSING)
+    judge_and_publish(spark, lake, report, "run-2")
+    key = "day=2013-01-01 origin=JFK"
+    for options, of_run in (("", "run-2"), ("--first", "run-1"), ("--as-of 1", "run-1"), ("--as-of 2", "run-2")):
+        code, out, err = typed(f"why on_time_performance {key} {options} --json")
+        assert code == 0, err
+        told = json.loads(out)
+        assert (told["versions"]["run"], told["agrees"]) == (of_run, True)
+        assert [(row["day"], row["origin"]) for row in told["published"]] == [("2013-01-01", "JFK")]
+        assert {row["origin"] for each in told["upstream"] for row in each["published"]} == {"JFK"}
+    code, out, err = typed(f"why on_time_performance {key} --first")
+    assert code == 0, err
+    assert "first: " in out and "recomputed from exactly these rows, it is the same" in out

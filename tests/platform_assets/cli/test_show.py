@@ -200,6 +200,7 @@ def test_a_number_is_explained_as_a_document_and_for_people_with_its_rows(typed:
     assert refused["facts"]["choices"]
     assert typed("why departures_by_origin JFK")[0] == 2
     assert typed("why departures_by_origin origin=JFK --first --current")[0] == 2
+    assert typed("why on_time_performance origin=JFK --first --as-of 1")[0] == 2
 
 
 def document_rows(typed: Typed, command: str) -> list[Any]:

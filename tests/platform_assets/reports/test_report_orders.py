@@ -16,7 +16,13 @@ from docs.examples.orders import orders_per_day, pipeline
 from platform_assets.pipeline.reports import report_asset
 from platform_assets.reports import publish as publish_module
 from platform_assets.reports.errors import NothingToReport
-from platform_assets.reports.publication import outdated_files, published_as_of, read_publication, read_report
+from platform_assets.reports.publication import (
+    outdated_files,
+    published_as_of,
+    read_publication,
+    read_report,
+    read_sections,
+)
 from platform_assets.reports.publish import is_up_to_date, judge_and_publish, publish, sources_as_of
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
@@ -82,7 +88,7 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
     assert revenue(sources_as_of(spark, lake.as_of({"orders": 1}), report)).count() == 1
     past = published_as_of(lake.as_of({"orders": 1}), report)
     assert past is not None
-    assert (past.run_id, past.tables["revenue_per_day"].to_pylist()) == ("run-1", rows)
+    assert (past.run_id, read_sections(lake, past)["revenue_per_day"].to_pylist()) == ("run-1", rows)
     assert published_as_of(lake.as_of({"orders": 0}), report) is None, "nothing was published of that batch alone"
 
     # Blocked by a late order: the report before it stays as it was.

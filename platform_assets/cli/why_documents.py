@@ -18,7 +18,10 @@ class FilesDocument(BaseModel):
 
 
 class InputDocument(BaseModel):
-    """A row of a log that a result is made of, or could have been; see `tidemark.why`."""
+    """A row of a log that a result is made of, or could have been; see `tidemark.why`.
+
+    `line` is that of its file at which it begins, from 1; null where that is not known.
+    """
 
     stream: str
     place: str
@@ -34,6 +37,7 @@ class InputDocument(BaseModel):
     change: int
     sequence: str | None
     repairs: int | None
+    line: int | None
 
 
 class RejectedDocument(BaseModel):
@@ -47,6 +51,7 @@ class RejectedDocument(BaseModel):
     payload: str | None
     certain: bool
     repaired_in: int | None
+    line: int | None
 
 
 class ChangeDocument(BaseModel):

@@ -38,7 +38,8 @@ class InputRow:
     it, and `place` the same in words. `stamp` is the watermark that was in force when its `batch` came, and `late` says
     that it was too late for a first result. `counts` tells whether the number that is explained counts it; if not,
     `reason` says why. `change` is -1 in a row that takes another one back, `sequence` orders the revisions of a key,
-    and `repairs` is the batch of the rejected row that it repairs.
+    `repairs` is the batch of the rejected row that it repairs, and `line` that of its file at which it begins, from 1,
+    where that is known.
     """
 
     stream: str
@@ -55,13 +56,15 @@ class InputRow:
     change: int = 1
     sequence: str | None = None
     repairs: int | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)
 class RejectedRow:
     """A row that was rejected for its `reasons` and is of this result as far as can be told.
 
-    `certain` is false where a part of the key could not be read. `repaired_in` is the batch that repairs it.
+    `certain` is false where a part of the key could not be read. `repaired_in` is the batch that repairs it, and `line`
+    as that of an `InputRow`.
     """
 
     stream: str
@@ -72,6 +75,7 @@ class RejectedRow:
     payload: str | None
     certain: bool = True
     repaired_in: int | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from streaming.provenance import histories, joins, keyed, lookups, selections, s
 from streaming.provenance.answer import Evidence, Question, Row, What, Why, compared, evidence_of
 from streaming.provenance.days import day_of_key, why_not_whole
 from streaming.provenance.groups import unpublished_key
+from streaming.provenance.lines import with_lines
 from streaming.provenance.upstream import Explain, answers_of, upstream_of
 from streaming.reading import key_as_texts, key_as_typed, near_keys, rows_of_key, stored_rows
 from streaming.tables import delta
@@ -70,7 +71,7 @@ def why(
 
         there = lake_as_of(there, of, str(as_of))
     with _Session(spark, start) as session:
-        return explained(session, there, of, asked, dict(key or {}), what)
+        return with_lines(there, asked.reads, explained(session, there, of, asked, dict(key or {}), what), session)
 
 
 @dataclass

@@ -237,16 +237,19 @@ def identity_of(row: Mapping[str, Any]) -> str:
     return str(place_of(batch, _of_source(origin)))
 
 
-def place_in_words(origin: Mapping[str, Any]) -> str:
-    """Where a row is from, for people: file and position, topic with partition and offset, or unit of a table."""
-    return ", ".join(_words(_of_source(origin))) or "unknown"
+def place_in_words(origin: Mapping[str, Any], line: int | None = None) -> str:
+    """Where a row is from, for people: file and line, topic with partition and offset, or unit of a table.
+
+    Where the line is not known, it is the position in the batch, which may be of several files.
+    """
+    return ", ".join(_words(_of_source(origin), line)) or "unknown"
 
 
-def _words(origin: Mapping[str, Any]) -> Iterator[str]:
+def _words(origin: Mapping[str, Any], line: int | None = None) -> Iterator[str]:
     if "path" in origin:
         path, position = str(origin["path"]).removeprefix("file:").removeprefix("//"), origin.get("position")
-        # Positions count within a batch, which may be of several files.
-        yield path if position is None else f"{path}, position {position}"
+        place = f"position {position}" if line is None else f"line {line}"
+        yield path if position is None else f"{path}, {place}"
     elif "topic" in origin:
         yield f"{origin['topic']}, partition {origin['partition']}, offset {origin['offset']}"
     elif "unit" in origin:
@@ -254,7 +257,7 @@ def _words(origin: Mapping[str, Any]) -> Iterator[str]:
     else:
         for name, value in origin.items():
             if isinstance(value, Mapping):
-                yield from _words(value)
+                yield from _words(value, line)
             elif value is not None:
                 yield f"{name} {value}"
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Websocket,
     )
     from streaming.sources.source import (
+        FileRecords,
         Memory,
         PayloadPart,
         Reading,

@@ -17,15 +17,13 @@ from pyarrow import NativeFile
 
 from streaming.sources.file_payloads import packing
 from streaming.sources.landed_files import encoded, relative_path, unreadable, vanished
-from streaming.sources.source import PayloadPart
+from streaming.sources.source import ROW_BITS, PayloadPart
 from streaming.spark import FileInfo
 from streaming.tables import storage
 
 _LF, _CR = b"\n", b"\r"
 _BLOCK = 4 * 2**20
 """Bytes that are read, and lines that are given, together: the memory of a task is a few times as much."""
-_LINES_OF_PART = 33
-"""Bits of a position that number the line within its part, as those of Spark number a row within its partition."""
 OF_ONE_TASK = 2 * 2**20
 """Bytes of a batch that one task takes: another one would cost more than it saves, and write a file more to be read."""
 _LARGEST = 128 * 2**20
@@ -72,7 +70,7 @@ class FileLines(PayloadPart):
             raise unreadable(self.path, str(error)) from error
 
     def _located(self) -> Iterator[pa.RecordBatch]:
-        first = self.number << _LINES_OF_PART
+        first = self.number << ROW_BITS
         for lines in self._lines():
             number = len(lines)
             origin = [
@@ -90,10 +88,10 @@ class FileLines(PayloadPart):
         if self.end is None:
             compression = "gzip" if packing(self.name) == _GZIP else None
             with files.open_input_stream(self.name, compression=compression) as stream:
-                yield from _lines_of(_blocks(stream), is_first=True)
+                yield from lines_of(_blocks(stream), is_first=True)
         else:
             with files.open_input_file(self.name) as handle:
-                yield from _lines_of(self._bytes(handle, self.end), is_first=self.start == 0)
+                yield from lines_of(self._bytes(handle, self.end), is_first=self.start == 0)
 
     def _bytes(self, handle: NativeFile, end: int) -> Iterator[bytes]:
         """The bytes of the lines that begin in [start, end), from the first one to the end of the last one."""
@@ -127,7 +125,7 @@ def _blocks(stream: NativeFile) -> Iterator[bytes]:
         yield block
 
 
-def _lines_of(blocks: Iterable[bytes], *, is_first: bool) -> Iterator[pa.BinaryArray]:
+def lines_of(blocks: Iterable[bytes], *, is_first: bool) -> Iterator[pa.BinaryArray]:
     """The lines in some bytes without their ends; a byte order mark in front of the `is_first` of a file is no text."""
     begun: list[bytes] = []
     for block in blocks:

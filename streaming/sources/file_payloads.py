@@ -36,6 +36,8 @@ _NEVER_UTF8 = "\udcff"
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 4 * 2**20
 
 Cut = Callable[[bytes], Iterator[bytes]]
+PlacedCut = Callable[[bytes], Iterator[tuple[int, bytes]]]
+"""Cuts a file into its payloads, each with the place at which it begins."""
 _ENDS = (b"\n", b"\r")
 _AT_ONCE = 2**20
 _LOOK_BACK = 2**16
@@ -143,20 +145,32 @@ def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
 
 def cut_of(payloads: Payloads) -> Cut:
     """The function that cuts a file into such payloads."""
+    return partial(_without_places, cut=placed_cut_of(payloads))
+
+
+def placed_cut_of(payloads: Payloads) -> PlacedCut:
+    """The function that cuts a file into such payloads, with their places; of what is read line by line there is none.
+
+    One that goes along with a header is at its own place.
+    """
     if isinstance(payloads, CsvRecords):
         cut = partial(
-            records,
+            placed_records,
             separator=payloads.separator.encode(),
             quote=payloads.quote.encode(),
             comment=(payloads.comment or "").encode(),
             escape=(payloads.escape or "").encode(),
         )
         return partial(_with_header, records=cut) if payloads.header else cut
-    return elements if payloads == "array" else _whole
+    return placed_elements if payloads == "array" else _whole
 
 
-def _whole(content: bytes) -> Iterator[bytes]:
-    yield content
+def _without_places(content: bytes, cut: PlacedCut) -> Iterator[bytes]:
+    return (payload for _, payload in cut(content))
+
+
+def _whole(content: bytes) -> Iterator[tuple[int, bytes]]:
+    yield 0, content
 
 
 def _cut_batches(batches: Iterator[pa.RecordBatch], cut: Cut, encoding: str | None) -> Iterator[pa.RecordBatch]:
@@ -196,6 +210,11 @@ def in_utf8(content: bytes, encoding: str | None) -> bytes:
 
 
 def elements(content: bytes) -> Iterator[bytes]:
+    """The elements of a JSON array, as `placed_elements` has them."""
+    return _without_places(content, placed_elements)
+
+
+def placed_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
     """The elements of a JSON array, as they are written; only brackets, commas and quotes are looked at.
 
     Whatever is not the text of an array in which each element stands between commas is in a payload that no format can
@@ -205,7 +224,7 @@ def elements(content: bytes) -> Iterator[bytes]:
     start = len(_BOM) if content.startswith(_BOM) else 0
     opening = _skipped(content, start)
     if content[opening : opening + 1] != b"[":
-        yield content
+        yield 0, content
         return
     depth, begin, is_first = 1, opening + 1, True
     for token in _TOKEN.finditer(content, opening + 1):
@@ -213,20 +232,26 @@ def elements(content: bytes) -> Iterator[bytes]:
         if sign in (b"[", b"{"):
             depth += 1
         elif sign == b"," and depth == 1:
-            yield content[begin : token.start()].strip(_SPACE)
+            yield _stripped(content, begin, token.start())
             begin, is_first = token.end(), False
         elif sign in (b"]", b"}") and depth > 1:
             depth -= 1
         elif sign == b"]":
-            last = content[begin : token.start()].strip(_SPACE)
-            if last or not is_first:
+            last = _stripped(content, begin, token.start())
+            if last[1] or not is_first:
                 yield last
             if content[token.end() :].strip(_SPACE):
-                yield content[token.start() :]
+                yield token.start(), content[token.start() :]
             return
         elif sign == b'"':
             break
-    yield content[begin - 1 :]
+    yield begin - 1, content[begin - 1 :]
+
+
+def _stripped(content: bytes, begin: int, end: int) -> tuple[int, bytes]:
+    text = content[begin:end]
+    first = text.lstrip(_SPACE)
+    return begin + len(text) - len(first), first.rstrip(_SPACE)
 
 
 def _skipped(content: bytes, place: int) -> int:
@@ -235,7 +260,7 @@ def _skipped(content: bytes, place: int) -> int:
     return place
 
 
-def _with_header(content: bytes, records: Cut) -> Iterator[bytes]:
+def _with_header(content: bytes, records: PlacedCut) -> Iterator[tuple[int, bytes]]:
     """Each record of a file but the first one, behind that one; which stands alone where no other follows."""
     found = records(content)
     header, first = next(found, None), next(found, None)
@@ -244,13 +269,20 @@ def _with_header(content: bytes, records: Cut) -> Iterator[bytes]:
     if first is None:
         yield header
         return
-    for record in chain([first], found):
-        yield header + b"\n" + record
+    for place, record in chain([first], found):
+        yield place, header[1] + b"\n" + record
 
 
 def records(
     content: bytes, separator: bytes, quote: bytes, comment: bytes = b"", escape: bytes = b""
 ) -> Iterator[bytes]:
+    """The records of CSV, as `placed_records` has them."""
+    return (record for _, record in placed_records(content, separator, quote, comment, escape))
+
+
+def placed_records(
+    content: bytes, separator: bytes, quote: bytes, comment: bytes = b"", escape: bytes = b""
+) -> Iterator[tuple[int, bytes]]:
     """The records of CSV, without the line ends behind them; those within quotes, or behind an `escape`, are kept.
 
     A quote that never ends takes the rest of the file. What begins with the sign of a `comment` is left out, line by
@@ -270,7 +302,7 @@ def records(
             continue
         found = record.match(content, place)
         assert found is not None, "any text begins with a record"
-        yield found[1]
+        yield place, found[1]
         place = found.end()
 
 
@@ -349,6 +381,27 @@ class FileBounds:
 def packing(name: str) -> str | None:
     """The end of the name by which Hadoop takes a file as packed; None where it is not packed."""
     return next((end for end in (*_ARROW, _DEFLATE, *_FRAMED) if name.endswith(end)), None)
+
+
+def content_up_to(files: fs.FileSystem, name: str, most: int) -> bytes | None:
+    """The content of a file, unpacked; None where that is more than `most` bytes, or in the framing of Hadoop.
+
+    Raises:
+        OSError: the file cannot be read, or is not what its name says it is.
+    """
+    kind = packing(name)
+    if kind in _FRAMED:
+        return None
+    content = bytearray()
+    try:
+        with files.open_input_stream(name, compression=_ARROW.get(kind or "")) as stream:
+            for part in _inflated(stream, _AT_ONCE) if kind == _DEFLATE else _read(stream, _AT_ONCE):
+                content += part
+                if len(content) > most:
+                    return None
+    except pa.ArrowException as error:
+        raise pa.ArrowIOError(str(error)) from error
+    return bytes(content)
 
 
 def _check_first_frame(handle: NativeFile) -> None:

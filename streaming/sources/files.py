@@ -19,6 +19,7 @@ from streaming.sources.announced_files import AnnouncedBacklog, AnnouncedFiles, 
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
 from streaming.sources.file_lines import OF_ONE_TASK, shared_out
 from streaming.sources.file_payloads import FileBounds, Payloads, check_payloads, cut_files, is_read_whole, is_utf8
+from streaming.sources.file_records import records_of
 from streaming.sources.landed_files import (
     FilesBacklog,
     LandedFile,
@@ -36,7 +37,16 @@ from streaming.sources.landed_files import (
     unreadable,
     vanished,
 )
-from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
+from streaming.sources.source import (
+    FileRecords,
+    Memory,
+    Reading,
+    Source,
+    SourceBacklog,
+    SourceChange,
+    SourceComparison,
+    Taken,
+)
 from streaming.sources.sqs_queue import SqsQueue
 from streaming.spark import (
     FileInfo,
@@ -275,6 +285,10 @@ class Files(Source):
             taken = without_copies(spark, reading, landing, paths, numbered, _decoded(F.col("_origin.path")))
         waiting = _ANNOUNCED.get(reading.checkpoint) if self.notified_by is not None else None
         return taken if waiting is None else replace(taken, committed=lambda: waiting.commit(query_batch))
+
+    def records(self, lake: Lake, origin: Mapping[str, Any], most: int) -> FileRecords | None:
+        """The payloads of the row's file, where it is in the landing folder as it was taken."""
+        return records_of(self.location(lake), origin, self.payloads, self.encoding, most)
 
     def partition_of(self, origin: Column) -> Column:
         """The text that the group of `partition` matches in the file's path."""

@@ -254,13 +254,13 @@ class FilesBacklog:
         changed = [
             file.name
             for file, taken in zip(files, modified, strict=True)
-            if taken is not None and not _same_instant(file.modified_ns // 1_000_000, taken)
+            if taken is not None and not same_instant(file.modified_ns // 1_000_000, taken)
         ]
         warnings = (_changed_warning(sorted(changed)), undecoded_warning(listing.undecoded))
         return SourceBacklog(len(waiting), "files", sum(waiting), " ".join(filter(None, warnings)))
 
 
-def _same_instant(listed: int, taken: int) -> bool:
+def same_instant(listed: int, taken: int) -> bool:
     """True if two modification times, in milliseconds, are the same instant.
 
     Arrow knows those of some storages in whole seconds, Spark does not.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Memory = Mapping[str, Any]
 """The memory of a source of what it has given, as JSON values; it is kept in the commit of each batch."""
+ROW_BITS = 33
+"""Bits of a position in `_origin` that number a row within its part of the batch, as Spark does within a partition."""
 _NAMED = 5
 
 
@@ -162,6 +164,26 @@ class Taken:
     remember: Remember = _nothing
     parts: Sequence[Sequence[PayloadPart]] = ()
     committed: Callable[[], None] = _no_word
+
+
+@dataclass(frozen=True)
+class FileRecords:
+    """The payloads of a file in order, and for each the number, from 1, of the line at which it begins.
+
+    `undivided`: whoever has taken the file has numbered its rows one by one, in one part of the batch.
+    """
+
+    payloads: Sequence[bytes]
+    lines: Sequence[int]
+    undivided: bool
+
+    def part_of(self, position: int) -> tuple[Hashable, int]:
+        """A part of the batch in which rows of the file are numbered one by one, and the number of a row in it.
+
+        Of a file that may be divided each row is a part of its own, as the others may be anywhere.
+        """
+        part, number = divmod(position, 1 << ROW_BITS)
+        return (part if self.undivided else position), number
 
 
 class Source(ABC):
@@ -306,6 +328,17 @@ class Source(ABC):
         Raises:
             CheckpointError: the checkpoint is an older copy.
         """
+
+    def of_row(self, origin: Mapping[str, Any]) -> tuple[Source, Mapping[str, Any]]:
+        """The source that a row is from, of all that make this one up, and what that one tells of it."""
+        return self, origin
+
+    def records(self, lake: Lake, origin: Mapping[str, Any], most: int) -> FileRecords | None:
+        """The payloads of the file that a row is from, as its `origin` tells, which has `path` and `position` then.
+
+        None where it is from no file, or where that is gone, or another one by now, or has more than `most` bytes.
+        """
+        return None
 
     @abstractmethod
     def partition_of(self, origin: Column) -> Column:

@@ -196,6 +196,11 @@ class Then(Source):
         history, live = (column_of(source, origin[name]) for name, source in self._sources.items())
         return F.when(origin[_HISTORY].isNotNull(), history).otherwise(live)
 
+    def of_row(self, origin: Mapping[str, Any]) -> tuple[Source, Mapping[str, Any]]:
+        """The one of the two that has told of the row, or the one within it."""
+        name = _LIVE if origin.get(_HISTORY) is None else _HISTORY
+        return self._sources[name].of_row(origin[name])
+
     def describe_batch(self, checkpoint: str, query_batch: int) -> str:
         """As the source that is read now: what follows has planned a batch only once the history had ended."""
         name = _LIVE if _has_checkpoint(checkpoint, _LIVE) else _HISTORY

@@ -201,7 +201,10 @@ def test_a_chain_comes_down_to_the_first_log(spark: SparkSession, lake: Lake) ->
     (above,) = answer.upstream
     assert (above.pipeline, above.operator, above.key["country"]) == ("orders", "by_country", "de")
     assert (above.agrees, amounts(above)) == (True, [5, 9])
-    assert all(row.place.endswith((".json, position 0", ".json, position 1")) for row in above.counting)
+    assert [(row.place.rpartition("/")[2], row.line) for row in above.counting] == [
+        ("0000.json, line 1", 1),
+        ("0002.json, line 1", 1),
+    ]
 
 
 @pytest.mark.long
@@ -293,7 +296,7 @@ def pages_of(answer: Why) -> list[tuple[str, int]]:
 def test_a_selected_row_comes_down_to_the_row_of_the_log(spark: SparkSession, site_lake: Lake) -> None:
     answer = told(spark, site_lake, long_visits, id="v5")
     assert (answer.agrees, answer.published) == (True, ({"id": "v5", "doubled": 10},))
-    assert [(row.values["pages"], row.place.endswith("position 5")) for row in answer.inputs] == [(5, True)]
+    assert [(row.values["pages"], row.place.endswith(".json, line 6")) for row in answer.inputs] == [(5, True)]
     first = why(site, long_visits, {"id": "v5"}, what="first", lake=site_lake, spark=spark)
     assert (first.agrees, first.published) == (True, answer.published)
 

@@ -92,7 +92,7 @@ def test_a_rejected_row_of_the_group_is_told_with_its_reasons(spark: SparkSessio
         ("value_present: not (value is not null)",),
         True,
     )
-    assert json.loads(rejected.payload or "")["id"] == "a" and rejected.place.endswith("0000.json, position 4")
+    assert json.loads(rejected.payload or "")["id"] == "a" and rejected.place.endswith("0000.json, line 5")
     assert asked(spark, story, key={"id": "b", "window_start": "2026-01-01T00:00"}).rejected == ()
 
 

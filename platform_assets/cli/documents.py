@@ -6,7 +6,7 @@ Instants are ISO 8601 in UTC, lengths of time are seconds, shares are between 0 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -196,6 +196,22 @@ class RateDocument(BaseModel):
     is_estimate: bool
 
 
+class KeysDocument(BaseModel):
+    """The keys of the results that are built anew: `number` values of the `columns`, of which `few` are the first ones.
+
+    `times` are the different windows, or other instants, in the key, from `first` to `last`; 0 and null where it has
+    none.
+    """
+
+    columns: list[str]
+    number: int
+    few: list[dict[str, Any]]
+    times: int
+    of_windows: bool
+    first: datetime | None
+    last: datetime | None
+
+
 class JudgementDocument(BaseModel):
     """The rows of a sample of a log by today's rules: those of the `valid` ones that each new or changed one rejects.
 
@@ -231,8 +247,9 @@ class ReplayDocument(BaseModel):
 class PartDocument(BaseModel):
     """One thing that is declared, or was, and what brings the lake to it; see `tidemark.Rollout`.
 
-    `reports` are those that are published again once it is built anew. With --diff there is a `replay` of an operator,
-    and a `judgement` of a stream whose rules are others.
+    `keys` are those of its results, and `reports` those that are published again, once it is built anew. `keys` is null
+    where results have no key, and where there are more than five million of them. With --diff there is a `replay` of an
+    operator, and a `judgement` of a stream whose rules are others.
     """
 
     name: str
@@ -247,6 +264,7 @@ class PartDocument(BaseModel):
     rate: RateDocument | None
     seconds: float | None
     followers: list[str]
+    keys: KeysDocument | None = None
     reports: list[str] = []
     replay: ReplayDocument | None = None
     judgement: JudgementDocument | None = None

@@ -38,7 +38,10 @@ from streaming.operations import (
     roll_out,
     rollout,
 )
-from streaming.reading import json_lines
+from streaming.reading import ResultKeys, json_lines, result_keys
+
+_MOST_RESULTS = 5_000_000
+"""The results of which the keys are read, from the columns of the key alone."""
 
 
 def plan(
@@ -193,8 +196,16 @@ def _print(pipeline: Pipeline, found: Rollout) -> None:
         if part.state == "unchanged":
             continue
         reports = [f"    report {name} is published again" for name in _reports(pipeline, part)]
-        for line in (*part_lines(part), *reports):
+        for line in (*part_lines(part, _keys_of(pipeline, part)), *reports):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _keys_of(pipeline: Pipeline, part: RolloutPart) -> ResultKeys | None:
+    """The keys of the results that are built anew; None where there are none, or where they are too many to be read."""
+    operator = next((each for each in pipeline.operators if each.name == part.name), None)
+    if operator is None or part.action != "rebuild" or not 0 < part.published <= _MOST_RESULTS:
+        return None
+    return result_keys(current_lake(), pipeline, operator)
 
 
 def _print_outdated(reports: Sequence[str]) -> None:
@@ -263,6 +274,8 @@ def _document(pipeline: Pipeline, found: Rollout, outdated: Sequence[str], repla
     document = {**found.document(), "outdated": outdated}
     for told, part in zip(document["parts"], found.parts, strict=True):
         told["reports"] = list(_reports(pipeline, part))
+        keys = _keys_of(pipeline, part)
+        told["keys"] = None if keys is None else vars(keys)
         match replays.of(pipeline, part):
             case Replay() as of:
                 rows = [json.loads(row) for row in json_lines(of.rows.column_names, [of.rows])]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         value_of_typed,
     )
     from streaming.reading.read import Rows, read
+    from streaming.reading.result_keys import ResultKeys, result_keys
     from streaming.reading.selection import Choice
     from streaming.reading.sql import LakeDatabase, LakeTable
     from streaming.reading.stored import StoredRows, stored_rows

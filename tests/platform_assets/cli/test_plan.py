@@ -52,6 +52,9 @@ def test_a_changed_view_is_planned_applied_and_then_as_declared(
         and "~ view departures_by_origin: changed, to be built anew window Tumbling: size 1 hour" in text
     )
     assert "nobody has measured here" in text and "Next: tidemark apply flights" in text
+    assert (
+        "of 3 keys, origin=EWR, origin=JFK, origin=LGA; 2 windows, 2013-01-01 10:00:00 to 2013-01-04 11:00:00" in text
+    )
 
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     code, text = tidemark("apply flights")
@@ -61,6 +64,7 @@ def test_a_changed_view_is_planned_applied_and_then_as_declared(
     assert code == PENDING and "departures_by_origin, from 2013-01-04 on: 0 equal, 0 different, 1 added, 1 gone" in text
     document = json.loads(tidemark("plan flights --diff-keys origin=LGA --json")[1])
     (part,) = (part for part in document["pipelines"][0]["parts"] if part["replay"])
+    assert (part["keys"]["number"], part["keys"]["few"][0], part["keys"]["times"]) == (3, {"origin": "EWR"}, 2)
     assert part["replay"]["equal"] == 0 and {row["origin"] for row in part["replay"]["rows"]} == {"LGA"}
     code, text = tidemark("apply flights --yes")
     assert code == NOTHING and "departures_by_origin: " in text and "built from the log." in text

@@ -51,6 +51,7 @@ from streaming.log import RETRACTIONS, dropped_number, note_declaration
 from streaming.operations.replays import judge, replay
 from streaming.operations.rollouts import Action, State, upstream_first
 from streaming.operators import declaration_properties, make_ready, next_of
+from streaming.reading import result_keys
 from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
 from streaming.tables import delta
@@ -198,6 +199,28 @@ def test_rows_bytes_and_days_to_be_read_are_those_of_the_files(base: Lake) -> No
     assert (reads.days, reads.first, reads.last) == (2, date(2026, 1, 1), date(2026, 1, 2))
     assert part.published == len(by_hand(10, ROWS))
     assert (part.rate, part.seconds) == (None, None), "a drain records no rates"
+
+
+def test_keys_and_windows_of_the_results_that_are_built_anew_are_told_from_these(base: Lake) -> None:
+    changed = sensed(halves_of())
+    before = everything_below(base)
+    windows = {(start, end) for _, start, end in by_hand(10, ROWS)}
+    keys = result_keys(base, changed, changed.operator("by_id"))
+    assert keys is not None
+    assert (keys.columns, keys.number, keys.few) == (("id",), 2, ({"id": "a"}, {"id": "b"}))
+    first, last = min(windows)[0], max(end for _, end in windows)
+    assert (keys.times, keys.of_windows, keys.first, keys.last) == (len(windows), True, first, last)
+    lines = [*part_lines(rollout(changed, lake=base).part("by_id"), keys)]
+    told = f"of 2 keys, id=a, id=b; {len(windows)} windows, {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}"
+    assert lines[lines.index(f"    {told}") - 1].endswith("they are read until the new ones are in place")
+
+    of_view = result_keys(base, changed, changed.operator("totals"))
+    assert of_view is not None and (of_view.number, of_view.times, of_view.last) == (2, 0, None)
+    # The rows of a selection have no key, and one that is declared otherwise by now is not in the results.
+    assert result_keys(base, changed, large) is None
+    other = result_keys(base, changed, replace(by_id, by=("value",)))
+    assert other is not None and (other.columns, other.number, other.times) == ((), 0, len(windows))
+    assert everything_below(base) == before
 
 
 def test_what_follows_a_rebuild_is_told_for_each_that_does(base: Lake) -> None:

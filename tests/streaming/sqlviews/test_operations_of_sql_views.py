@@ -144,16 +144,19 @@ def test_changes_of_a_view_are_delivered_and_followed(spark: SparkSession, lake:
         clock=BoundedOutOfOrderness("10 seconds"),
     )
     largest = View("largest", "select max(amount) as amount from standing", of=(stream,))
-    follower = Pipeline(stream, (largest,))
+    of_each = "select customer, max(amount) as amount, count(*) as rows from standing group by customer"
+    each = View("largest_of_each", of_each, of=(stream,), key=("customer",))
+    follower = Pipeline(stream, (largest, each))
     run(spark, lake, pipeline, [order("1", 1, "ann", 10), order("2", 1, "bob", 5)])
     run(spark, lake, follower)
     assert totals(spark, lake, largest) == [(10,)]
     run(spark, lake, pipeline, [order("1", 2, "ann", 2)])
     run(spark, lake, follower)
     assert totals(spark, lake, largest) == [(5,)]
+    assert totals(spark, lake, each) == [("ann", 2, 1), ("bob", 5, 1)]
     files = sorted(file for file in (tmp_path / "told").rglob("*") if file.is_file() and not file.name.startswith("."))
     told = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    told = [(each["customer"], each["amount"]) for each in told if "customer" in each]
+    told = [(line["customer"], line["amount"]) for line in told if "customer" in line]
     assert told[:2] == [("ann", 10), ("bob", 5)] and ("ann", 2) in told[2:]
     assert broken(spark, lake, pipeline) == broken(spark, lake, follower) == []
 

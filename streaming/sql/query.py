@@ -187,7 +187,7 @@ class Query:
             is_asked: True for a relation and a column of it whose values are compared as they are.
             at: The place of rows that were added or taken back.
         """
-        found = innermost(self._tree, {column: column for column in self.key})
+        found = innermost(self._tree, {column: column for column in self.key}) if self.key else None
         return [] if found is None else distances(found[0], at, is_asked)
 
     def distances_of_changes(

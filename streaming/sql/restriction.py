@@ -29,8 +29,9 @@ class KeyedPlace:
 def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPlace]:
     """The places of a query in its plain form that `restricted_to` restricts by some of these columns of the query.
 
-    The values are those that are projected, and those that a join asks to be equal. A row that an outer join has where
-    no partner is needs the others to stay, so no place on the side that may be missing is among them.
+    The values are those that are projected, and those that a join asks to be equal to one that is. What is equal to
+    these in turn may have another value, as '1' = 1 and 1 = '01'. A row that an outer join has where no partner is
+    needs the others to stay, so no place on the side that may be missing is among them.
     """
     found = innermost(query, {column: column for column in columns})
     if found is None:
@@ -48,12 +49,11 @@ def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPl
         value = projected[name]
         if isinstance(value, exp.Column):
             keyed.setdefault((value.table, value.name), column)
+    shown = dict(keyed)
     where = select.args.get("where")
-    equal = [*_equal_columns([*(join.args.get("on") for join in inner), where and where.this])]
-    for _ in equal:
-        for one, other in equal:
-            if one in keyed:
-                keyed.setdefault(other, keyed[one])
+    for one, other in [*_equal_columns([*(join.args.get("on") for join in inner), where and where.this])]:
+        if one in shown:
+            keyed.setdefault(other, shown[one])
     everywhere = [table.name for table in query.find_all(exp.Table)]
     places = {}
     for alias, relation in relations.items():
@@ -64,13 +64,7 @@ def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPl
     return places
 
 
-def restricted_to(
-    query: exp.Expr,
-    columns: Sequence[str],
-    keys: exp.Table,
-    *,
-    have_nulls: bool = True,
-) -> exp.Expr:
+def restricted_to(query: exp.Expr, columns: Sequence[str], keys: exp.Table, *, have_nulls: bool = True) -> exp.Expr:
     """A query in its plain form with those of its rows alone whose `columns` are those of a row of `keys`.
 
     Args:

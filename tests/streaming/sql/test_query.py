@@ -249,3 +249,14 @@ def test_declarations_without_queries_do_not_load_the_parser_of_queries() -> Non
     code = "import sys, platform_assets.demo.pipelines.flights; print('streaming.sql.parsing' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_key_is_not_passed_on_through_a_column_of_another_type() -> None:
+    """Of texts '1' and '01' and the number 1 each text is equal to the number, and none to the other."""
+    relations = {"a": ("x",), "b": ("y",), "c": ("z",)}
+    sql = "select a.x as k, count(*) as n from a join c on a.x = c.z join b on c.z = b.y group by a.x"
+    made = Query.of(sql, relations, ("k",))
+    keyed = {each.relation: dict(each.keyed) for each in made.keyed_places.values()}
+    assert keyed == {"a": {"x": "k"}, "c": {"z": "k"}}
+    assert made.plain_key("c") == {"k": "z"}
+    assert made.plain_key("b") == {}

@@ -223,6 +223,8 @@ class SqlViewSteps:
         True with them if the rows in one of them are those with whole keys.
         """
         found, are_whole = dict[Place, pa.Table](), False
+        if keys.num_rows > MOST_IN_MEMORY:
+            return frozenset(), are_whole
         for place, keyed in self._view.query.keyed_places.items():
             types, relation = self._types[keyed.relation], self.relations[keyed.relation]
             of_key = {
@@ -260,6 +262,10 @@ class SqlViewSteps:
         """The distances in time between the rows that some keys need."""
         return self._view.query.distances(self._is_time)
 
+    def _in_time(self, relation: str, distances: Sequence[Distance]) -> Sequence[Distance]:
+        """Those of the distances that bound the time by which rows of a relation are found."""
+        return [each for each in distances if each.column == self.relations[relation].time]
+
     def _is_time(self, relation: str, column: str) -> bool:
         return isinstance(self._types[relation][column].dataType, TimestampType)
 
@@ -271,7 +277,8 @@ class SqlViewSteps:
     def _stored_of(self, current: DeltaTable | None, table: DeltaTable, keys: pa.Table) -> DataFrame:
         """The rows of some keys that stand; `current` and `table` are those of `_stored`."""
         key, names = self._view.query.key, self._view.columns
-        if current is not None and all(is_equal_in_arrow(self._result[name].dataType) for name in key):
+        are_few = keys.num_rows <= MOST_IN_MEMORY
+        if current is not None and are_few and all(is_equal_in_arrow(self._result[name].dataType) for name in key):
             rows = delta.among(current, Keys(keys), names, MOST_IN_MEMORY)
             if rows is not None:
                 return frame_of_arrow(self._spark, rows, StructType([self._result[name] for name in names]))
@@ -308,7 +315,11 @@ class SqlViewSteps:
         query, times = self._view.query, dict[str, TimeRange]()
         names = frozenset(each.name for each in changed)
         if names not in self._distances_of:
-            self._distances_of[names] = query.distances_of_changes(names, self._is_time)
+            self._distances_of[names] = {
+                name: of_places
+                for name, told in query.distances_of_changes(names, self._is_time).items()
+                if all(of_places := [self._in_time(name, each) for each in told])
+            }
         for name, of_places in self._distances_of[names].items():
             near = dict[Place, pa.Table]()
             for at, columns in {each[0].of_place: {one.of_column for one in each} for each in of_places}.items():
@@ -327,10 +338,12 @@ class SqlViewSteps:
     def _plainly_touched(self, before: Position, after: Position, changed: list[Relation]) -> pa.Table | None:
         """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
         query, parts = self._view.query, list[pa.Table]()
-        for each in changed:
-            plain = query.plain_key(each.name)
-            if not plain or not all(self._is_same(each.name, plain[column], column) for column in query.key):
+        plain_keys = {each.name: query.plain_key(each.name) for each in changed}
+        for name, plain in plain_keys.items():
+            if not plain or not all(self._is_same(name, plain[column], column) for column in query.key):
                 return None
+        for each in changed:
+            plain = plain_keys[each.name]
             rows = each.changed(before[each.name], after[each.name], [*dict.fromkeys(plain.values())], MOST_IN_MEMORY)
             if rows is None:
                 return None

@@ -19,7 +19,7 @@ from streaming.tables.data_files import MOST_FILES
 MOST_SCANNED = 30_000_000
 """Rows that are looked through by Arrow, which takes one core about three seconds; a job of Spark has more cores."""
 MOST_READ = 2**30
-"""Bytes of columns, uncompressed, up to which files are looked through: those of so many rows of a few numbers each."""
+"""Bytes of columns in memory up to which files are looked through: those of so many rows of a few numbers each."""
 MOST_FOUND = 2**27
 """Bytes of rows that are handed over: they are in memory several times on their way to Spark."""
 _TELL = 1_000_000
@@ -27,6 +27,8 @@ _TELL = 1_000_000
 _AT_ONCE = 131_072
 _BYTES_AT_ONCE = 2**26
 """Rows, and about the bytes of them, that are in memory before most of them are left out."""
+_SAMPLED = 1_024
+"""Rows by which the bytes of a row are estimated."""
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -122,11 +124,12 @@ def rows_among(
     among more rows than `MOST_SCANNED` or an unknown number, in more bytes than `MOST_READ`, or in `MOST_FOUND`. It
     gives up early where the rows looked through so far have twice their share of `most`.
     """
-    if keys is not None:
-        files = [each for each in files if keys.may_be_within(each.spans)]
+    if keys is not None and keys.number > most:
+        return None
+    files = files if keys is None else [each for each in files if keys.may_be_within(each.spans)]
     counts = [each.rows for each in files if each.rows is not None]
     are_many = len(counts) > MOST_FILES or sum(counts) > (most if keys is None else MOST_SCANNED)
-    if are_many or len(counts) < len(files) or (keys is not None and keys.number > most):
+    if are_many or len(counts) < len(files):
         return None
     found, number, size, read, scanned, every = list[pa.RecordBatch](), 0, 0, 0, 0, sum(counts)
     for each in files:
@@ -137,11 +140,14 @@ def rows_among(
                 for group in range(file.num_row_groups)
                 if keys is None or keys.may_be_within(spans_in_group(file, group, keys.schema))
             ]
-            number_here, bytes_here = _extent(file, groups, columns)
-            read += bytes_here
+            number_here = sum(file.metadata.row_group(group).num_rows for group in groups)
+            if number_here == 0:
+                continue
+            width = _width(file, groups, columns)
+            read += number_here * width
             if read > MOST_READ:
                 return None
-            at_once = min(_AT_ONCE, _BYTES_AT_ONCE * number_here // max(bytes_here, 1) + 1)
+            at_once = min(_AT_ONCE, _BYTES_AT_ONCE // width + 1)
             for rows in _pieces(file, groups, columns, at_once):
                 found.append(rows if keys is None else rows.filter(pa.array(keys.are_of(rows))))
                 number += len(found[-1])
@@ -156,7 +162,7 @@ def rows_among(
 def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:
     """Some columns of row groups of an open file, up to so many rows `at_once`."""
     there = [name for name in columns.names if name in file.schema_arrow.names]
-    # A task has one core, and a driver has others to do.
+    # Threads of Arrow's own would take the cores of other tasks, and of the driver's other steps.
     for rows in file.iter_batches(at_once, row_groups=groups, columns=there, use_threads=False):
         arrays = [
             as_type(rows[each.name], each.type) if each.name in there else pa.nulls(len(rows), each.type)
@@ -165,14 +171,17 @@ def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_
         yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def _extent(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema) -> tuple[int, int]:
-    """The number of rows of row groups of an open file, and the uncompressed bytes of some of its columns in them."""
-    places = range(file.metadata.num_columns)
-    paths = [file.schema.column(place).path for place in places]
-    asked = [place for place in places if not {paths[place], paths[place].partition(".")[0]}.isdisjoint(columns.names)]
-    chosen = [file.metadata.row_group(group) for group in groups]
-    size = sum(each.column(place).total_uncompressed_size for each in chosen for place in asked)
-    return sum(each.num_rows for each in chosen), size
+def _width(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema) -> int:
+    """About the bytes in memory of some columns of a row.
+
+    Of texts and nested columns the first rows tell, as a file has each of equal ones once.
+    """
+    sampled = [each for each in columns if not (pa.types.is_primitive(each.type) or pa.types.is_decimal(each.type))]
+    width = sum(each.type.bit_width for each in columns if each not in sampled) // 8 + 1
+    if not sampled:
+        return width
+    first = next(_pieces(file, groups[:1], pa.schema(sampled), _SAMPLED))
+    return width + first.nbytes // len(first)
 
 
 def _forms(values: pa.Array) -> pa.Array:

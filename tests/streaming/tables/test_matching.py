@@ -206,6 +206,18 @@ def test_rows_of_many_files_rows_or_bytes_are_left_to_spark(
     assert rows_among(storage, files, COLUMNS, keys, 50) is None
 
 
+def test_equal_texts_count_as_often_as_they_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has the text once: 10 kB, which are 20 MB of rows."""
+    pq.write_table(pa.table({"id": range(2_000), "text": ["x" * 10_000] * 2_000}), tmp_path / "file")
+    storage, files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), [DataFile("file", 2_000)]
+    keys = Keys(pa.table({"id": [7]}))
+    monkeypatch.setattr(matching, "MOST_READ", 30_000_000)
+    found = rows_among(storage, files, COLUMNS, keys, 1)
+    assert found is not None and found["id"].to_pylist() == [7]
+    monkeypatch.setattr(matching, "MOST_READ", 10_000_000)
+    assert rows_among(storage, files, COLUMNS, keys, 1) is None
+
+
 def test_rows_of_an_unknown_number_are_left_to_spark(tmp_path: Path) -> None:
     storage, keys = one_file(tmp_path), Keys(pa.table({"id": [1]}))
     assert rows_among(storage, [DataFile("file", None)], COLUMNS, keys, 50) is None

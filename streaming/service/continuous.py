@@ -57,8 +57,8 @@ _LOOK_FOR_STEPS_EVERY = 0.02
 class Continuous(Observer):
     """A pipeline, running; the caller holds its lease.
 
-    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log gives
-    way to steps, for a moment: see `_Stepping`.
+    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log
+    and the steps over it give way to each other, for a moment: see `_Stepping`.
 
     `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
     about twice a second.

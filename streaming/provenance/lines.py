@@ -180,6 +180,9 @@ class _OfFile:
         """True if the file's record of a row must be one of `_places`."""
         if isinstance(row, RejectedRow):
             return row.payload is not None and not self._stream.masked
+        if row.change < 0 and self._stream.key:
+            # A revision that takes back an older one is written with the values of that one and its own origin.
+            return False
         # What repairs a row may be another record, and columns that were not sent are of an older one.
         return row.repairs is None and not self._stream.as_before and bool(self._values(row))
 
@@ -253,6 +256,6 @@ def _text_of(values: Iterable[Any]) -> str:
 def _batch_of(row: FromFile) -> Hashable:
     """The batch that has taken the file of a row, as far as the row tells."""
     if isinstance(row, InputRow) and row.change < 0:
-        # It has the origin of the one that it takes back, which came in a batch before.
+        # Of a stream without a key it has the origin of the one that it takes back, which came in a batch before.
         return row.place
     return row.repairs if isinstance(row, InputRow) and row.repairs is not None else row.batch

@@ -51,6 +51,17 @@ recorded = replace(
 )
 by_room = Windowed("by_room", lined, Tumbling("1 hour"), {"heat": agg.sum("heat")}, by=("room",))
 by_room_of_records = replace(by_room, name="by_room_of_records", of=recorded)
+revised = Stream(
+    "revised",
+    Files("landing/revised", files_per_batch=1),
+    Json("id string, rev bigint, at timestamp, heat bigint"),
+    event_time="at",
+    clock=CLOCK,
+    key=("id",),
+    sequence="rev",
+)
+by_id = Windowed("by_id", revised, Tumbling("1 hour"), {"heat": agg.sum("heat")}, by=("id",))
+OF_REVISIONS = Pipeline(revised, (by_id,))
 OF_LINES = Pipeline(lined, (by_room,))
 BOTH = Pipeline(name="rooms", streams=(lined, recorded), operators=(by_room, by_room_of_records))
 KEY = {"room": "a", "window_start": at(0)}
@@ -208,3 +219,27 @@ def test_of_a_file_that_is_gone_or_changed_the_position_is_told(spark: SparkSess
         ("2.json", 4),
     ]
     assert {", position " in row.place for row in answer.inputs if row.line is None} == {True}
+
+
+def test_a_revision_has_its_own_line_where_the_one_that_it_takes_back_is_sent_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """```
+    1.json    x rev 1 = 40
+    2.json    x rev 1 = 40    sent again
+              x rev 2 = 4000
+    ```
+    """
+    there = Lake(str(tmp_path / "lake"))
+    folder = Path(there.path("landing/revised"))
+    first, second = (
+        {"id": "x", "rev": rev, "at": at(1).isoformat(), "heat": heat} for rev, heat in ((1, 40), (2, 4000))
+    )
+    put(folder, "1.json", json.dumps(first), 0)
+    put(folder, "2.json", "\n".join(map(json.dumps, (first, second))), 1)
+    drain(spark, there, OF_REVISIONS, now=lambda: NOW, end_of_input=True)
+    answer = why(OF_REVISIONS, by_id, {"id": "x", "window_start": at(0)}, lake=there, spark=spark)
+    assert answer.agrees
+    told = {(row.values["heat"], row.change, row.line) for row in answer.inputs}
+    assert (4000, 1, 2) in told and (40, 1, 1) in told
+    assert {line for _, change, line in told if change < 0} <= {None, 2}

@@ -18,14 +18,12 @@ from pyarrow import NativeFile
 from streaming.sources.file_payloads import packing
 from streaming.sources.landed_files import encoded, relative_path, unreadable, vanished
 from streaming.sources.source import ROW_BITS, PayloadPart
-from streaming.spark import FileInfo
+from streaming.spark import OF_ONE_TASK, FileInfo
 from streaming.tables import storage
 
 _LF, _CR = b"\n", b"\r"
 _BLOCK = 4 * 2**20
 """Bytes that are read, and lines that are given, together: the memory of a task is a few times as much."""
-OF_ONE_TASK = 2 * 2**20
-"""Bytes of a batch that one task takes: another one would cost more than it saves, and write a file more to be read."""
 _LARGEST = 128 * 2**20
 """Bytes of one task, so that what is read again after a failure is bounded."""
 _GZIP = ".gz"

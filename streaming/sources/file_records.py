@@ -10,10 +10,11 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from streaming.base import to_micros
-from streaming.sources.file_lines import OF_ONE_TASK, lines_of
+from streaming.sources.file_lines import lines_of
 from streaming.sources.file_payloads import Payloads, content_up_to, in_utf8, is_utf8, placed_cut_of
 from streaming.sources.landed_files import path_of, same_instant
 from streaming.sources.source import FileRecords
+from streaming.spark import OF_ONE_TASK
 from streaming.tables import storage
 
 _END = re.compile(rb"\r\n|[\r\n]")

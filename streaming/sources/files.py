@@ -17,7 +17,7 @@ from streaming.base import DeclarationError, F, SourceError, check_number, check
 from streaming.lake import Lake
 from streaming.sources.announced_files import AnnouncedBacklog, AnnouncedFiles, check_on_store
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
-from streaming.sources.file_lines import OF_ONE_TASK, shared_out
+from streaming.sources.file_lines import shared_out
 from streaming.sources.file_payloads import FileBounds, Payloads, check_payloads, cut_files, is_read_whole, is_utf8
 from streaming.sources.file_records import records_of
 from streaming.sources.landed_files import (
@@ -49,6 +49,7 @@ from streaming.sources.source import (
 )
 from streaming.sources.sqs_queue import SqsQueue
 from streaming.spark import (
+    OF_ONE_TASK,
     FileInfo,
     JarGroup,
     TakenFile,

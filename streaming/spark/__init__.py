@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     )
     from streaming.spark.class_sharing import archive_path
     from streaming.spark.exact_json import as_json, exact_json
-    from streaming.spark.files import FileInfo, announced, exists, file_at, is_visible, ordered, visible_files
+    from streaming.spark.files import (
+        OF_ONE_TASK,
+        FileInfo,
+        announced,
+        exists,
+        file_at,
+        is_visible,
+        ordered,
+        visible_files,
+    )
     from streaming.spark.guard import (
         computed_or,
         failure_of,

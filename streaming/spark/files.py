@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+OF_ONE_TASK = 2 * 2**20
+"""Bytes of a batch that one task takes: another one would cost more than it saves, and write a file more to be read."""
 _SOURCE = Path(__file__).with_name("OrderedFiles.java")
 _CLASS = "tidemark.OrderedFiles"
 _PREFIX = "ordered"

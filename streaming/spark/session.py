@@ -19,6 +19,7 @@ from streaming.base import LOOPBACK
 from streaming.lake import SECRET, Settings
 from streaming.spark import worker_daemon
 from streaming.spark.class_sharing import archive_options
+from streaming.spark.files import OF_ONE_TASK
 from streaming.spark.jars import S3, are_there, jars_of, spark_jars
 from streaming.spark.launch import launch
 from streaming.spark.sketches import silence_sketches, sketches_jar
@@ -108,7 +109,8 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         conf["spark.python.daemon.module"] = worker_daemon.__name__
         if settings.lake.local() is not None:
             # To open a file of a disk is less work than to read four megabytes, for which Spark takes it by default.
-            conf["spark.sql.files.openCostInBytes"] = "1m"
+            # Spark divides no file that is smaller than this, and lines of files are told by that.
+            conf["spark.sql.files.openCostInBytes"] = str(OF_ONE_TASK)
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.

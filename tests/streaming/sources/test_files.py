@@ -22,7 +22,7 @@ from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
 from streaming.log import read_batches, read_log
 from streaming.sources import Source, file_lines, files
-from streaming.spark import planned
+from streaming.spark import OF_ONE_TASK, planned
 from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
 from tests.support.crash import Point, armed
 from tests.support.feeds import land, readings
@@ -78,6 +78,16 @@ def test_one_task_takes_a_batch_of_small_files_and_writes_one_file(
     rows = log.to_pyarrow_table()
     assert sorted(rows["id"].to_pylist()) == ["a", "b"]
     assert len({origin["position"] for origin in rows["_origin"].to_pylist()}) == 2
+
+
+def test_spark_divides_no_file_that_one_task_takes(spark: SparkSession, tmp_path: Path) -> None:
+    """With as many cores as it likes; rows of such a file are numbered one by one."""
+    (tmp_path / "small.txt").write_bytes(b"0123456\n" * (OF_ONE_TASK // 8))
+    (tmp_path / "large.txt").write_bytes(b"0123456\n" * OF_ONE_TASK)
+    one = spark.newSession()
+    one.conf.set("spark.sql.files.minPartitionNum", "64")
+    parts = {name: one.read.text(str(tmp_path / name)).rdd.getNumPartitions() for name in ("small.txt", "large.txt")}
+    assert parts == {"small.txt": 1, "large.txt": 8}
 
 
 def landed(lake: Lake, source: Source, files: dict[str, bytes], modified: int = 1_700_000_000) -> Path:

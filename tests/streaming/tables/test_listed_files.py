@@ -93,14 +93,14 @@ def test_many_small_files_of_a_disk_are_read_by_a_task_a_core(spark: SparkSessio
     uri = lake.path("small")
     table = delta.opened_or_created(uri, columns, description="a file a row")
     files: list[TaskFile] = []
-    for number in range(100 * cores):
+    for number in range(50 * cores):
         writing = TaskFiles(uri, columns)
         writing.write(pa.RecordBatch.from_pydict({"n": [number]}, schema=columns))
         files += writing.close()
     delta.commit_files(uri, files, says={}, numbers={}, fence=delta.unfenced, table=table)
     frame = delta.read(spark, uri)
     assert frame.rdd.getNumPartitions() == cores
-    assert frame.agg(F.count("n"), F.countDistinct("n")).first() == (100 * cores, 100 * cores)
+    assert frame.agg(F.count("n"), F.countDistinct("n")).first() == (50 * cores, 50 * cores)
 
 
 @pytest.mark.long

@@ -43,6 +43,16 @@ class Pin:
         """The subject of verdicts on this pin."""
         return Subject(self.table, self.table_id, self.version)
 
+    @property
+    def is_replaced(self) -> bool:
+        """True if another table lies there by now, so that the version of that number is not the one that was pinned.
+
+        Raises:
+            DeltaError: there is no such version.
+        """
+        table = delta.open_table(self.uri, self.version)
+        return table is not None and table_id(table) != self.table_id
+
     def read(self, spark: SparkSession) -> DataFrame:
         """Exactly this version as a batch frame."""
         return delta.read(spark, self.uri, self.version)

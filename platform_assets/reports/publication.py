@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +21,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from platform_assets.reports.report import Report
-from quality import Pin, Pins
+from quality import Pin, Pins, table_id
 from streaming.base import LogError, ReadError, told
 from streaming.lake import Lake
 from streaming.log import head
@@ -97,9 +99,29 @@ def read_sections(lake: Lake, publication: Publication) -> dict[str, pa.Table]:
     Raises:
         ReadError: a version of them was cleaned away.
     """
-    try:
+    with _read_or_gone(publication):
         opened = {name: delta.open_table(lake.report(name), version) for name, version in publication.versions.items()}
         return {name: delta.contents(table) for name, table in opened.items() if table is not None}
+
+
+def read_section_with(lake: Lake, publication: Publication, columns: Collection[str]) -> pa.Table | None:
+    """The first section of a publication that has these columns, None where none has; no other one is read.
+
+    Raises:
+        ReadError: as `read_sections` does.
+    """
+    with _read_or_gone(publication):
+        for name, version in publication.versions.items():
+            table = delta.open_table(lake.report(name), version)
+            if table is not None and {*columns} <= {field.name for field in table.schema().fields}:
+                return delta.contents(table)
+    return None
+
+
+@contextmanager
+def _read_or_gone(publication: Publication) -> Iterator[None]:
+    try:
+        yield
     except (DeltaError, FileNotFoundError) as error:
         raise ReadError(
             f"the rows that run {publication.run_id} has published of report {publication.report!r} at "
@@ -121,8 +143,11 @@ def outdated_files(lake: Lake, publication: Publication) -> list[str]:
 
 def is_of_older_results(publication: Publication) -> bool:
     """True if results that a report was made from were built anew since, so that they may be others by now."""
-    tables = ((pin.version, delta.open_table(pin.uri)) for pin in publication.pins.tables)
-    return any(table is not None and version <= last_superseded(table) for version, table in tables)
+    tables = ((pin, delta.open_table(pin.uri)) for pin in publication.pins.tables)
+    return any(
+        table is not None and (table_id(table) != pin.table_id or pin.version <= last_superseded(table))
+        for pin, table in tables
+    )
 
 
 def digest(content: bytes) -> str:
@@ -138,7 +163,8 @@ def publications(lake: Lake, report: Report) -> Iterator[Publication]:
     """The publications of a report, newest first, as far back as the commits of its tables tell of them.
 
     Of those before the newest no `files` are told, and of `dimensions` those that the newest has, too. They are the
-    runs that have written every section of today; one that died just before it was put in place, is among them.
+    runs that have written every section of today that was there then; one that died just before it was put in place, is
+    among them.
     """
     newest = read_publication(lake, report.name)
     if newest is None:
@@ -151,14 +177,14 @@ def publications(lake: Lake, report: Report) -> Iterator[Publication]:
         if not isinstance(says, dict) or says.get("report") != report.name or says["run_id"] == newest.run_id:
             continue
         versions = {table: version for table, of in runs.items() if (version := of.version(says["run_id"])) is not None}
-        if len(versions) == len(runs):
+        if all(table in versions or of.begin_after(commit["timestamp"]) for table, of in runs.items()):
             yield Publication(
                 report.name,
                 says["run_id"],
                 datetime.fromtimestamp(commit["timestamp"] / 1000, UTC),
                 Pins.from_json(says["pins"]),
                 versions,
-                tuple(says["footnotes"]),
+                tuple(says.get("footnotes", ())),
                 {},
                 _dimensions(newest, says.get("dimensions", {})),
             )
@@ -171,6 +197,7 @@ class _Runs:
         table = delta.open_table(lake.report(section))
         self._older = iter(()) if table is None else newest_commits(table)
         self._versions: dict[str, int] = {}
+        self._began = math.inf if table is None else -math.inf
 
     def version(self, run_id: str) -> int | None:
         """The version that a run has written, None where it has written none that is known."""
@@ -178,10 +205,16 @@ class _Runs:
             commit = next(self._older, None)
             if commit is None:
                 return None
+            if commit["version"] == 0:
+                self._began = commit["timestamp"]
             says = commit["userMetadata"]
             if isinstance(says, dict) and "run_id" in says:
                 self._versions.setdefault(says["run_id"], int(commit["version"]))
         return self._versions[run_id]
+
+    def begin_after(self, timestamp: int) -> bool:
+        """True if the table is known to be younger, once a run was asked for that has not written it."""
+        return self._began > timestamp
 
 
 def _dimensions(newest: Publication, versions: Mapping[str, int]) -> dict[str, Pin]:
@@ -203,7 +236,7 @@ def published_as_of(lake: Lake, report: Report) -> Publication | None:
 def batches_of(lake: Lake, report: Report, pins: Pins) -> dict[str, int] | None:
     """The newest batch of each log that was pinned, by stream; None where one cannot be read at that version now.
 
-    As of a lake that was moved since: its pins are of another place.
+    As of a lake that was moved since: its pins are of another place. Likewise of a log that was made anew since.
     """
     now, batches = replace(lake, cut=None), {}
     for stream in report.pipeline.streams:
@@ -211,6 +244,8 @@ def batches_of(lake: Lake, report: Report, pins: Pins) -> dict[str, int] | None:
         if pinned is None and stream in report.streams:
             return None
         try:
+            if pinned is not None and pinned.is_replaced:
+                return None
             newest = None if pinned is None else head(now, stream, pinned.version)
         except (DeltaError, LogError):
             return None

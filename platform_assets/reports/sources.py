@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, reduce
 
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -149,6 +150,11 @@ class Sources:
         over = days.where(F.date_add("_day", 1).cast("timestamp") <= literal(min(reached)))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
 
+    @cached_property
+    def replaced(self) -> tuple[Pin, ...]:
+        """The pins in whose place another table lies by now, which was built after its forerunner was dropped."""
+        return tuple(pin for pin in (*self.pins.tables, *self.dimensions.values()) if _is_replaced(pin))
+
     @property
     def _operators(self) -> tuple[Operator, ...]:
         return operators_read(self.pipeline, self.reads)
@@ -178,6 +184,14 @@ class Sources:
                 pipeline=self.pipeline.name,
             )
         return pin
+
+
+def _is_replaced(pin: Pin) -> bool:
+    try:
+        return pin.is_replaced
+    except (DeltaError, FileNotFoundError):
+        # A version that is not there fails whoever reads it.
+        return False
 
 
 def _results(operator: Operator) -> Iterator[TableSpec]:

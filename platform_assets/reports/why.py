@@ -20,12 +20,13 @@ from platform_assets.reports.publication import (
     publications,
     published_as_of,
     read_publication,
+    read_section_with,
     read_sections,
 )
 from platform_assets.reports.publish import sources_as_of
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
-from quality import QualityError, verdicts_for
+from quality import Pin, QualityError, all_verdicts
 from streaming.base import BATCH, DAY, RELEASE, LogError, OperatorError, ReadError, counted, literal
 from streaming.declare import Operator
 from streaming.lake import Lake
@@ -33,7 +34,7 @@ from streaming.operations import recomputed as recomputed_as_of
 from streaming.provenance import Evidence, InputRow, Verdict, What, Why, compared, why
 from streaming.reading import StoredRows, key_as_texts, key_as_typed, near_keys, rows_of_key, value_as_typed
 
-_UNREADABLE = (PySparkException, DeltaError, QualityError, OperatorError, PlatformError)
+_UNREADABLE = (PySparkException, DeltaError, QualityError, OperatorError, LogError, ReadError, PlatformError)
 """The errors of whoever reads versions that were pinned, once they are gone, or not of what is declared by now."""
 MOST = 5
 """The most results that are explained down to their rows; the others are named."""
@@ -91,26 +92,35 @@ def _newest(lake: Lake, report: Report) -> Publication:
 def _first(lake: Lake, report: Report, key: Mapping[str, str | None]) -> tuple[Publication, list[str]]:
     """The first publication that had the key, as far as anybody knows, with notes; the newest where none has it."""
     newest = _newest(lake, report)
+    if not key:
+        return newest, []
     every = [*publications(lake, report)]
     unread = 0
     for publication in reversed(every):
         try:
-            sections = read_sections(lake, publication)
+            table = read_section_with(lake, publication, key)
         except ReadError:
             unread += 1
             continue
-        table = next((each for each in sections.values() if {*key} <= {*each.column_names}), None)
-        if table is not None and key and rows_of_key(StoredRows(table, tuple(table.column_names)), key).num_rows:
+        if table is not None and _has(table, key):
             notes = []
             if unread:
                 older = counted(unread, "older publication")
                 notes.append(
                     f"{older} may have had it: the rows of {'it' if unread == 1 else 'them'} were cleaned away"
                 )
-            if publication is every[-1] and publication.versions[report.name] > 0:
-                notes.append("nobody knows any more what was published before it")
+            if every[-1].versions[report.name] > 0:
+                notes.append(f"nobody knows any more what was published before run {every[-1].run_id}")
             return publication, notes
     return newest, []
+
+
+def _has(table: pa.Table, key: Mapping[str, str | None]) -> bool:
+    """True if a section has rows of the key, whose columns may have had other types then."""
+    try:
+        return bool(rows_of_key(StoredRows(table, tuple(table.column_names)), key).num_rows)
+    except ReadError:
+        return False
 
 
 def _published(
@@ -189,7 +199,8 @@ def _inputs(report: Report, sources: Sources, key: Mapping[str, Any]) -> tuple[t
 
 def _section(report: Report, sections: Mapping[str, pa.Table], key: Mapping[str, str | None]) -> Section:
     for section in report.sections:
-        if {*key} <= {*sections[section.table].column_names}:
+        # One that was declared since is not among what was published.
+        if section.table in sections and {*key} <= {*sections[section.table].column_names}:
             return section
     columns = tuple(dict.fromkeys(name for table in sections.values() for name in table.column_names))
     raise ReadError(
@@ -223,10 +234,11 @@ def _recomputed(
 ) -> tuple[tuple[Mapping[str, Any], ...] | None, str]:
     """The rows of the section by the versions that were published, for the key; None where these are gone."""
     try:
+        _check_in_place(sources.replaced)
         table = section.rows(sources).toArrow()
+        return tuple(rows_of_key(StoredRows(table, tuple(table.column_names)), key).to_pylist()), ""
     except _UNREADABLE as error:
         return None, f"the versions that it was made from cannot be read any more: {_first_line(error)}"
-    return tuple(rows_of_key(StoredRows(table, tuple(table.column_names)), key).to_pylist()), ""
 
 
 def _results(sources: Sources, operator: Operator, key: Mapping[str, Any]) -> tuple[list[InputRow], str]:
@@ -234,7 +246,9 @@ def _results(sources: Sources, operator: Operator, key: Mapping[str, Any]) -> tu
 
     With a note where these are not all.
     """
+    tables = {sources.lake.table(operator, each.suffix) for each in operator.tables}
     try:
+        _check_in_place([pin for pin in sources.replaced if pin.uri in tables])
         frame = sources.current(operator)
         rows = _agreeing(frame, key).limit(MOST_READ + 1).toArrow().to_pylist()
     except _UNREADABLE as error:
@@ -250,6 +264,19 @@ def _results(sources: Sources, operator: Operator, key: Mapping[str, Any]) -> tu
         values = {name: row[name] for name in names}
         found.append(InputRow(operator.name, key_as_typed(own), own, row.get(BATCH, -1), values))
     return found, note
+
+
+def _check_in_place(replaced: Sequence[Pin]) -> None:
+    """Refuse pins of tables that were made anew since.
+
+    Raises:
+        ReadError: there are some.
+    """
+    if replaced:
+        names = tuple(pin.table for pin in replaced)
+        raise ReadError(
+            f"another table was built in place of {', '.join(names)} since.", "Publish the report again.", value=names
+        )
 
 
 def _agreeing(frame: DataFrame, key: Mapping[str, Any]) -> DataFrame:
@@ -338,8 +365,11 @@ def _versions(publication: Publication, section: Section) -> dict[str, Any]:
 
 
 def _verdicts(lake: Lake, publication: Publication) -> Iterator[Verdict]:
-    judged = [(pin.table, pin.version) for pin in (*publication.pins.tables, *publication.dimensions.values())]
-    judged += [(f"reports/{table}", version) for table, version in publication.versions.items()]
-    for table, version in judged:
-        for verdict in verdicts_for(lake, table, version).values():
+    pins = (*publication.pins.tables, *publication.dimensions.values())
+    judged: list[tuple[str, int, str | None]] = [(pin.table, pin.version, pin.table_id) for pin in pins]
+    judged += [(f"reports/{table}", version, None) for table, version in publication.versions.items()]
+    for table, version, identity in judged:
+        # A table that was dropped and built anew has versions of the same numbers.
+        own = (each for each in all_verdicts(lake, table, version) if identity in (None, each.table_id))
+        for verdict in {each.expectation: each for each in own}.values():
             yield Verdict(table, version, verdict.expectation, verdict.outcome, verdict.observed, verdict.judged_at)

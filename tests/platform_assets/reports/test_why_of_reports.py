@@ -6,18 +6,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from platform_assets.reports.publication import batches_of, published_as_of, read_publication
+from platform_assets.reports.publication import (
+    batches_of,
+    is_of_older_results,
+    publications,
+    published_as_of,
+    put_publication,
+    read_publication,
+)
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from platform_assets.reports.why import why_of_report
 from quality import Suite, unique
+from quality.tables import write_rows
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, Why, Windowed, agg
 from streaming.base import ReadError
 from streaming.changes import publish
@@ -121,6 +131,92 @@ def test_a_section_that_computes_otherwise_by_now_is_told(spark: SparkSession, l
     answer = why_of_report(spark, lake, other, {"country": "de"}, "first")
     assert (answer.agrees, answer.holds) == (False, False)
     assert answer.said.endswith("total is 5 and should be 10")
+
+
+def renamed(sources: Sources) -> DataFrame:
+    return totals(sources).withColumnRenamed("country", "nation")
+
+
+def test_a_publication_whose_columns_are_declared_otherwise_by_now_is_not_recomputed(
+    spark: SparkSession, lake: Lake
+) -> None:
+    other = replace(report, sections=(replace(report.sections[0], rows=renamed),))
+    answer = why_of_report(spark, lake, other, {"country": "de"}, "first")
+    assert (answer.published[0]["total"], answer.agrees, answer.holds) == (5, None, True)
+    assert answer.said.startswith("it cannot be recomputed: ")
+
+
+def test_a_section_that_was_declared_since_hides_no_older_publication(spark: SparkSession, lake: Lake) -> None:
+    more = replace(report, sections=(*report.sections, Section("twice", "Twice.", doubled, suite)))
+    assert [each.run_id for each in publications(lake, more)] == ["two", "one"]
+    assert told(why_of_report(spark, lake, more, {"country": "de"}, "first")) == ("one", 5, True, [5])
+    with pytest.raises(ReadError, match="no section of report 'totals' has all of other"):
+        why_of_report(spark, lake, more, {"other": "de"}, "first")
+
+
+def test_older_publications_that_nobody_knows_are_told_whichever_is_chosen(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """```
+    run one      nobody knows it any more
+    run two      de 12  fr 2  it 1
+    run three    se 8
+    ```
+    """
+    there = Lake(str(tmp_path / "lake"))
+    copytree(lake.path("reports"), there.path("reports"))
+    section = there.report("totals")
+    DeltaTable(section).create_checkpoint()
+    Path(section, "_delta_log", f"{0:020}.json").unlink()
+    newest = read_publication(there, "totals")
+    assert newest is not None
+    says = {"report": "totals", "run_id": "three", "pins": newest.pins.to_json()}
+    rows = pa.table({"country": ["se"], "total": [8]})
+    version = write_rows(section, rows, "overwrite", metadata=says, description="By country.")
+    put_publication(there, replace(newest, run_id="three", versions={"totals": version}))
+    assert [(each.run_id, each.versions) for each in publications(there, report)] == [
+        ("three", {"totals": 2}),
+        ("two", {"totals": 1}),
+    ]
+    for country, run_id in {"se": "three", "fr": "two"}.items():
+        answer = why_of_report(spark, there, report, {"country": country}, "first")
+        assert answer.versions["run"] == run_id
+        assert "nobody knows any more what was published before run two" in answer.notes
+
+
+def test_without_a_key_no_publication_is_read(spark: SparkSession, lake: Lake) -> None:
+    with (
+        without_files(*DeltaTable(lake.report("totals"), 0).file_uris()),
+        pytest.raises(ReadError, match="nothing tells which row of 'totals' is meant"),
+    ):
+        why_of_report(spark, lake, report, {}, "first")
+
+
+@contextmanager
+def replaced(table: str) -> Iterator[None]:
+    """Another table of as many versions in place of one."""
+    versions, away = DeltaTable(table).version(), Path(f"{table}.away")
+    Path(table).rename(away)
+    try:
+        for number in range(versions + 1):
+            write_deltalake(table, pa.table({"number": [number]}), mode="append")
+        yield
+    finally:
+        rmtree(table)
+        away.rename(table)
+
+
+def test_tables_in_whose_place_there_is_another_one_are_not_read_as_pinned(spark: SparkSession, lake: Lake) -> None:
+    with replaced(lake.table(by_country)):
+        answer = why_of_report(spark, lake, report, {"country": "de"}, "first")
+    assert (answer.published[0]["total"], answer.agrees, answer.holds, answer.inputs) == (5, None, True, ())
+    (note,) = answer.notes
+    assert "another table was built in place of" in note and "another table was built in place of" in answer.said
+    publication = read_publication(lake, "totals")
+    assert publication is not None and not is_of_older_results(publication)
+    with replaced(lake.log(sales)):
+        assert batches_of(lake, report, publication.pins) is None
+        assert is_of_older_results(publication)
 
 
 @contextmanager

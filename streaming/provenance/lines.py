@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -26,13 +27,16 @@ from streaming.sources import FileRecords
 LARGEST = 16 * 2**20
 """Bytes of a file, unpacked, up to which it is read for the lines of its rows."""
 MOST = 64 * 2**20
-"""Bytes of the files, as they lie there, that are read for one answer."""
+"""Bytes of the records of files, unpacked, that are read for one answer."""
+MOST_FILES = 100
+"""Files that are read for one answer: on an object store each is three requests, one after the other."""
 _MOST_EQUAL = 1_000
 """Records that a row may be, beyond which nobody looks for the one that it is."""
 _PLACE = "_place"
 
 FromFile = InputRow | RejectedRow
 _Known = tuple[str, int, str]
+_Placed = list[tuple[FromFile, Mapping[str, Any]]]
 
 
 def with_lines(lake: Lake, streams: Iterable[Stream], answer: Why, session: Callable[[], object]) -> Why:
@@ -93,27 +97,37 @@ class _Lines:
         self._lake = lake
         self._streams = streams
         self._session = session
+        self._decoders: dict[str, Decoder | None] = {}
 
     def of(self, rows: Iterable[FromFile]) -> dict[_Known, int]:
         """The lines that are known."""
-        files: dict[Hashable, list[tuple[FromFile, Mapping[str, Any]]]] = defaultdict(list)
+        files: dict[Hashable, _Placed] = defaultdict(list)
         for row in rows:
             origin = self._of_file(row)
             if origin is not None:
                 files[row.stream, origin["path"], origin["size"], origin["modified"]].append((row, origin))
         lines: dict[_Known, int] = {}
         left = MOST
-        for placed in files.values():
+        for placed in islice(files.values(), MOST_FILES):
             row, origin = placed[0]
             if origin["size"] > left:
                 continue
-            left -= origin["size"]
             stream = self._streams[row.stream]
             source, _ = stream.source.of_row(row.origin)
-            records = source.records(self._lake, origin, LARGEST)
-            if records is not None:
-                lines |= _OfFile(stream, records, placed, self._session).lines()
+            records = source.records(self._lake, origin, min(LARGEST, left))
+            if records is None:
+                left -= origin["size"]
+                continue
+            left -= sum(map(len, records.payloads))
+            lines |= _OfFile(stream, records, placed, partial(self._decoder, row.stream)).lines()
         return lines
+
+    def _decoder(self, name: str) -> Decoder | None:
+        """The decoder of a stream, as its format is declared today."""
+        if name not in self._decoders:
+            self._session()
+            self._decoders[name] = self._streams[name].format.decoder
+        return self._decoders[name]
 
     def _of_file(self, row: FromFile) -> Mapping[str, Any] | None:
         """The origin of a row as the source of its file tells it; None for one from elsewhere."""
@@ -133,13 +147,13 @@ class _OfFile:
         self,
         stream: Stream,
         records: FileRecords,
-        placed: Sequence[tuple[FromFile, Mapping[str, Any]]],
-        session: Callable[[], object],
+        placed: _Placed,
+        decoder: Callable[[], Decoder | None],
     ) -> None:
         self._stream = stream
         self._records = records
         self._placed = placed
-        self._session = session
+        self._decoder_of = decoder
         self._indexes: dict[tuple[str, ...], dict[str, set[int]]] = {}
 
     def lines(self) -> dict[_Known, int]:
@@ -216,8 +230,7 @@ class _OfFile:
 
     @cached_property
     def _decoder(self) -> Decoder | None:
-        self._session()
-        return self._stream.format.decoder
+        return self._decoder_of()
 
     @cached_property
     def _places_of_payloads(self) -> Mapping[str, Set[int]]:
@@ -244,7 +257,12 @@ class _OfFile:
             asked, type_ = [each[name] for each in wanted if name in each], chosen.schema.field(name).type
             # Nearly all records of a large file are none of them.
             if len(asked) == len(wanted) and not pa.types.is_nested(type_):
-                chosen = chosen.filter(pc.field(name).isin(pa.array(asked, type_)))
+                try:
+                    values = pa.array(asked, type_)
+                except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+                    # The column is declared as another type by now, of which no record has the values of the rows.
+                    return []
+                chosen = chosen.filter(pc.field(name).isin(values))
         return [(row.pop(_PLACE), row) for row in chosen.to_pylist()]
 
 

@@ -29,7 +29,7 @@ from streaming import (
     agg,
     why,
 )
-from streaming.provenance import InputRow, RejectedRow
+from streaming.provenance import InputRow, RejectedRow, lines
 from streaming.provenance.lines import with_lines
 from streaming.provenance.log_rows import place_in_words
 from streaming.service.drain import drain
@@ -99,7 +99,7 @@ def put(folder: Path, name: str, content: str, seconds: int) -> Path:
 
 SHORT = as_json(measured("a", 1, 1), None, measured("b", 2, 2), measured("a", 3, 3))
 EQUAL = as_json(None, measured("a", 4, 4), measured("a", 4, 4), None, measured("b", 5, 5), measured("a", 6, None))
-PACKED = as_json(None, None, measured("a", 7, 7), measured("a", 8, 8))
+PACKED = as_json(None, None, measured("a", 7, 7), measured("a", 8, 8, "long" * 100))
 NOTED = as_csv(
     measured("a", 1, 1, "one\ntwo"),
     "# room a,2",
@@ -182,6 +182,42 @@ def test_of_equal_records_none_is_guessed(spark: SparkSession, lake: Lake) -> No
     fewer = replace(answer, inputs=tuple(replace(row, values={"room": "a"}) for row in answer.inputs), rejected=())
     for was, now in zip(answer.inputs, with_lines(lake, [lined], fewer, lambda: spark).inputs, strict=True):
         assert now.line in (was.line, None)
+
+
+def without_lines(answer: Why) -> Why:
+    """The answer with its rows as the log has them, but for those that were rejected."""
+    return replace(
+        answer, inputs=tuple(alone(answer, number).inputs[0] for number in range(len(answer.inputs))), rejected=()
+    )
+
+
+@pytest.mark.parametrize(("was", "now"), [("room string", "room bigint"), ("heat bigint", "heat boolean")])
+def test_rows_of_a_column_that_is_declared_as_another_type_by_now_have_no_line(
+    spark: SparkSession, lake: Lake, was: str, now: str
+) -> None:
+    bare = without_lines(why(BOTH, by_room, KEY, lake=lake, spark=spark))
+    other = replace(lined, format=Json(SCHEMA.replace(was, now)))
+    assert {row.line for row in with_lines(lake, [other], bare, lambda: spark).inputs} == {None}
+
+
+def test_files_are_read_up_to_a_number_and_a_size_of_what_is_in_them(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = without_lines(why(BOTH, by_room, KEY, lake=lake, spark=spark))
+
+    def files_told() -> list[str]:
+        told = with_lines(lake, [lined], bare, lambda: spark).inputs
+        return list(dict.fromkeys(Path(row.origin["path"]).name for row in told if row.line is not None))
+
+    every = files_told()
+    assert sorted(every) == sorted(name for name in WRITTEN if not name.endswith(".csv"))
+    with monkeypatch.context() as few:
+        few.setattr(lines, "MOST_FILES", 2)
+        assert files_told() == every[:2]
+    before = every[: every.index("packed.json.gz")]
+    packed = Path(lake.path("landing/lined/packed.json.gz")).stat().st_size
+    monkeypatch.setattr(lines, "MOST", sum(len(WRITTEN[name]) for name in before) + packed)
+    assert files_told() == before
 
 
 def test_a_file_that_tasks_have_shared_has_its_own_lines(

@@ -199,8 +199,8 @@ class RateDocument(BaseModel):
 class KeysDocument(BaseModel):
     """The keys of the results that are built anew: `number` values of the `columns`, of which `few` are the first ones.
 
-    `times` are the different windows, or other instants, in the key, from `first` to `last`; 0 and null where it has
-    none.
+    `times` are the different windows, or values of the first instant, in the key, from `first` to `last`; 0 and null
+    where it has none.
     """
 
     columns: list[str]

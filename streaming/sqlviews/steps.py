@@ -316,9 +316,9 @@ class SqlViewSteps:
         names = frozenset(each.name for each in changed)
         if names not in self._distances_of:
             self._distances_of[names] = {
-                name: of_places
+                name: in_time
                 for name, told in query.distances_of_changes(names, self._is_time).items()
-                if all(of_places := [self._in_time(name, each) for each in told])
+                if all(in_time := [self._in_time(name, each) for each in told])
             }
         for name, of_places in self._distances_of[names].items():
             near = dict[Place, pa.Table]()

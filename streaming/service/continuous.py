@@ -43,7 +43,7 @@ _MOST_PUBLISHING = 3
 """The least time between two looks, in times that the last one took, so that a quarter of the time goes into them."""
 
 Ending = Literal["stop", "drain"]
-GIVES_WAY = 2.0
+GIVES_WAY = 3.0
 """Seconds: a log waits no longer after a batch, and for no step that has taken as long already; nor does a step wait
 for a batch that has.
 

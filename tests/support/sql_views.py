@@ -678,7 +678,6 @@ class Incremental:
 
     def step(self, before: Counter[Row], computed: Counter[Row], keys: Counter[Row]) -> Counter[Row]:
         """The result of a step: the rows of affected keys computed again, all others as they were."""
-        self.touched += len(keys)
         is_touched: Callable[[Row], bool] = lambda row: (self.key_of(row) if self._key else (1,)) in keys  # noqa: E731
         stays = {row: number for row, number in before.items() if not is_touched(row)}
         return Counter(stays) + Counter({row: number for row, number in computed.items() if is_touched(row)})
@@ -691,7 +690,9 @@ def wrong_steps(incremental: Incremental, judge: Judge, feed: Feed, steps: int) 
     for step in range(1, steps + 1):
         judge.move_to(step)
         computed = judge.rows(incremental.text)
-        is_wrong = incremental.step(before, computed, judge.rows(incremental.affected(feed.changed(step)))) != computed
+        keys = judge.rows(incremental.affected(feed.changed(step)))
+        incremental.touched += len(keys)
+        is_wrong = incremental.step(before, computed, keys) != computed
         if plain := incremental.plainly_affected(feed.changed(step)):
             is_wrong |= incremental.step(before, computed, judge.rows(plain)) != computed
         if near := incremental.affected_near(feed.changed(step)):
@@ -708,5 +709,6 @@ def kept_steps(incremental: Incremental, judge: Judge, feed: Feed, steps: int) -
     for step in range(1, steps + 1):
         judge.move_to(step)
         keys = judge.save("touched", incremental.affected(feed.changed(step)))
+        incremental.touched += len(keys)
         kept = incremental.step(kept, judge.rows(incremental.restricted), keys)
         yield kept

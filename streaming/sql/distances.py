@@ -5,24 +5,16 @@ Rows of one place that are too far from all rows of another one are in nothing t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import product
+from typing import NamedTuple
 
 from sqlglot import exp
 
-from streaming.base import MICROSECOND
+from streaming.base import MICROSECOND, BadInterval, interval
 from streaming.sql.affected import Place, conjuncts, sources_of
 
-_UNITS = {
-    "MILLISECOND": timedelta(milliseconds=1),
-    "SECOND": timedelta(seconds=1),
-    "MINUTE": timedelta(minutes=1),
-    "HOUR": timedelta(hours=1),
-    "DAY": timedelta(days=1),
-    "WEEK": timedelta(weeks=1),
-}
 _Name = tuple[Place, str]
 _Bounds = dict[tuple[_Name, _Name], int]
 """The most that the value of a column is above that of another one, by both."""
@@ -52,9 +44,66 @@ def distances(select: exp.Select, at: Place | None, is_asked: Callable[[str, str
         at: A place of which the rows are wanted that a row there is in; None where all rows of the select are.
         is_asked: True for a relation and a column of it whose values are compared as they are; others bound nothing.
     """
+    read, found = _read_by(select, at), []
+
+    def is_read(name: _Name) -> bool:
+        return name[0] in read.relations and is_asked(read.relations[name[0]], name[1])
+
+    for place, conditions in read.conditions.items():
+        bounds = _closed({pair: most for pair, most in _bounds(conditions) if all(map(is_read, pair))})
+        names = sorted({name for pair in bounds for name in pair})
+        for column, other in product(names, names):
+            if column[0] == place != other[0] and other[0] in read.certain:
+                least, greatest = bounds.get((other, column)), bounds.get((column, other))
+                if least is not None or greatest is not None:
+                    found.append(Distance(*column, *other, None if least is None else -least, greatest))
+    return found
+
+
+def equalities(select: exp.Select, at: Place) -> list[Distance]:
+    """The columns of the relations that a select reads itself which must equal a column of a row at a place: 0 apart.
+
+    A condition says so itself, of values of whatever types: what follows from several of them is not told, as
+    '1' = 1 and 1 = '01'.
+
+    Args:
+        select: In its plain form.
+        at: A place of which the rows are wanted that a row there is in.
+    """
+    read = _read_by(select, at)
+    return [
+        Distance(*one, *other, 0, 0)
+        for place, conditions in read.conditions.items()
+        for one, other in equal_columns(conditions)
+        if one[0] == place != other[0] == at and at in read.certain
+    ]
+
+
+def equal_columns(conditions: Sequence[exp.Expr]) -> Iterator[tuple[_Name, _Name]]:
+    """The pairs of columns that one of the conditions asks to be equal; both ways."""
+    for each in conditions:
+        if isinstance(each, exp.EQ):
+            one, other = each.this.unnest(), each.expression.unnest()
+            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
+                yield (one.table, one.name), (other.table, other.name)
+                yield (other.table, other.name), (one.table, one.name)
+
+
+class _Read(NamedTuple):
+    """The relations that a select reads itself, by place."""
+
+    relations: Mapping[Place, str]
+    certain: Collection[Place]
+    """The places of which a row is in all that is wanted."""
+    conditions: Mapping[Place, list[exp.Expr]]
+    """What is true of all that is wanted with a row of a place."""
+
+
+def _read_by(select: exp.Select, at: Place | None) -> _Read:
+    """The relations that a select reads itself; none where it tells nothing. `at` is that of `distances`."""
     sources, joins = sources_of(select), select.args.get("joins") or []
     if not sources or any(join.side in ("FULL", "RIGHT") for join in joins):
-        return []
+        return _Read({}, (), {})
     relations = {each.alias: each.name for each in sources if isinstance(each, exp.Table)}
     is_certain = {
         join.this.alias: join.this.alias == at or (not join.side and join.kind in ("", "INNER", "CROSS"))
@@ -62,27 +111,14 @@ def distances(select: exp.Select, at: Place | None, is_asked: Callable[[str, str
     }
     certain = {sources[0].alias, *(alias for alias, is_one in is_certain.items() if is_one)}
     where = select.args.get("where")
-    conditions = conjuncts(where and where.this)
+    of_all = conjuncts(where and where.this)
     for join in joins:
         if is_certain[join.this.alias]:
-            conditions += conjuncts(join.args.get("on"))
+            of_all += conjuncts(join.args.get("on"))
     own = {join.this.alias: conjuncts(join.args.get("on")) for join in joins}
-
-    def is_read(name: _Name) -> bool:
-        return name[0] in relations and is_asked(relations[name[0]], name[1])
-
-    found = []
-    for place in relations:
-        # A row that may be missing must meet what its own join asks, and what is asked of all.
-        asked = conditions if place in certain else [*conditions, *own[place]]
-        bounds = _closed({pair: most for pair, most in _bounds(asked) if all(map(is_read, pair))})
-        names = sorted({name for pair in bounds for name in pair})
-        for column, other in product(names, names):
-            if column[0] == place != other[0] and other[0] in certain:
-                least, greatest = bounds.get((other, column)), bounds.get((column, other))
-                if least is not None or greatest is not None:
-                    found.append(Distance(*column, *other, None if least is None else -least, greatest))
-    return found
+    # A row that may be missing must meet what its own join asks, and what is asked of all.
+    conditions = {place: of_all if place in certain else [*of_all, *own[place]] for place in relations}
+    return _Read(relations, certain, conditions)
 
 
 def _bounds(conditions: list[exp.Expr]) -> Iterator[tuple[tuple[_Name, _Name], int]]:
@@ -133,8 +169,10 @@ def _length(node: exp.Expr) -> int | None:
         return int(node.name)
     if not isinstance(node, exp.Interval) or not isinstance(node.args.get("unit"), exp.Var):
         return None
-    unit = _UNITS.get(node.args["unit"].name.upper().removesuffix("S"))
-    return int(node.name) * (unit // MICROSECOND) if unit and node.name.isdecimal() else None
+    try:
+        return interval(f"{node.name} {node.args['unit'].name}") // MICROSECOND
+    except BadInterval:
+        return None
 
 
 def _closed(bounds: _Bounds) -> _Bounds:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from streaming.base import BadQuery, FrozenMapping
 from streaming.sql.affected import Place, Rewriting
 from streaming.sql.checks import check_key, check_subqueries
-from streaming.sql.distances import Distance, distances
+from streaming.sql.distances import Distance, distances, equalities
 from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
@@ -203,8 +203,22 @@ class Query:
             For each place with changed rows some distances, each of which bounds what is needed for these; relations
             that are read in several places, or without bounds for one of those, are not among them.
         """
+        return self._from_changes(changed, lambda at: self.distances(is_asked, at))
+
+    def equalities_of_changes(self, changed: Collection[str]) -> Mapping[str, Sequence[Sequence[Distance]]]:
+        """The columns of relations that `affected` reads which must equal one of the rows that changed in each place.
+
+        They are like `distances_of_changes`, 0 apart; both columns may be of whatever types.
+        """
+        found = innermost(self._tree, {column: column for column in self.key}) if self.key else None
+        return {} if found is None else self._from_changes(changed, lambda at: equalities(found[0], at))
+
+    def _from_changes(
+        self, changed: Collection[str], distances_from: Callable[[Place], Sequence[Distance]]
+    ) -> Mapping[str, Sequence[Sequence[Distance]]]:
+        """The distances from the rows that changed in each place, of relations that are read in one place alone."""
         places, found = self.places, dict[str, list[list[Distance]]]()
-        beside = {at: self.distances(is_asked, at) for at, name in places.items() if name in changed}
+        beside = {at: distances_from(at) for at, name in places.items() if name in changed}
         for place, relation in places.items():
             told = [
                 [each for each in bounds if (each.place, each.of_place) == (place, at)]
@@ -214,6 +228,10 @@ class Query:
             if told and all(told) and [*places.values()].count(relation) == 1:
                 found[relation] = told
         return found
+
+    def columns_read(self, place: Place) -> tuple[str, ...]:
+        """The columns of the relation in a place that the query reads there."""
+        return tuple({each.name: None for each in self._tree.find_all(exp.Column) if each.table == place})
 
     def plain_key(self, relation: str) -> Mapping[str, str]:
         """The columns of a relation that have the key of whatever a row of it is in, by the columns of the key.

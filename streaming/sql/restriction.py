@@ -5,12 +5,13 @@ Spark itself leaves a semi join above an aggregate where the keys are few enough
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from streaming.sql.affected import Place, conjuncts, is_one_group, opacity, sources_of
+from streaming.sql.distances import equal_columns
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPl
             keyed.setdefault((value.table, value.name), column)
     shown = dict(keyed)
     where = select.args.get("where")
-    for one, other in [*_equal_columns([*(join.args.get("on") for join in inner), where and where.this])]:
+    asked = [*(join.args.get("on") for join in inner), where and where.this]
+    for one, other in [*equal_columns([each for condition in asked for each in conjuncts(condition)])]:
         if one in shown:
             keyed.setdefault(other, shown[one])
     everywhere = [table.name for table in query.find_all(exp.Table)]
@@ -116,16 +118,6 @@ def innermost(query: exp.Expr, columns: dict[str, str]) -> tuple[exp.Select, dic
         if inner is not None:
             return inner
     return query, columns
-
-
-def _equal_columns(conditions: Sequence[exp.Expr | None]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """The pairs of columns, each by alias and name, that conditions ask to be equal; both ways."""
-    for each in (each for condition in conditions for each in conjuncts(condition)):
-        if isinstance(each, exp.EQ):
-            one, other = each.this.unnest(), each.expression.unnest()
-            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
-                yield (one.table, one.name), (other.table, other.name)
-                yield (other.table, other.name), (one.table, one.name)
 
 
 def _alias(name: str) -> exp.TableAlias:

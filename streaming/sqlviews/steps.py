@@ -78,7 +78,7 @@ MOST_TOUCHED = 0.25
 Of 100,000 keys of two million rows a tenth alone, which Spark scans all rows for, cost 0.59 of the CPU of all, and a
 quarter 0.95.
 """
-MOST_IN_MEMORY = 100_000
+MOST_IN_MEMORY = 500_000
 """Rows of some keys that are found in files and handed to Spark, which scans all rows for those of more."""
 FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
@@ -131,6 +131,7 @@ class SqlViewSteps:
         self._streams, self._pinned = relations_of(lake, view)
         self._texts = _Texts(view.query)
         self._distances_of = dict[frozenset[str], Mapping[str, Sequence[Sequence[Distance]]]]()
+        self._equalities_of = dict[frozenset[str], Mapping[str, Sequence[Sequence[Distance]]]]()
         self._cuts = Cuts(lake, view)
         self._cut = Cut({}, {})
         self._is_wide = False
@@ -305,7 +306,8 @@ class SqlViewSteps:
         if len(told) < len(signed):
             return None
         # What stands by now lacks the rows that were taken back.
-        near = standing.near(self._times_of_changes(before, after, changed))
+        times = self._times_of_changes(before, after, changed)
+        near = standing.near(times, self._partners_of_changes(before, after, changed, times))
         return self._keys(near, told, -1, delta.row_count(current))
 
     def _times_of_changes(
@@ -334,6 +336,46 @@ class SqlViewSteps:
             if len(known) == len(spans):
                 times[name] = min(since for since, _ in known), max(until for _, until in known)
         return times
+
+    def _partners_of_changes(
+        self, before: Position, after: Position, changed: Sequence[Relation], times: Mapping[str, TimeRange]
+    ) -> Mapping[str, DataFrame]:
+        """The rows of relations that rows which changed are joined with by equal columns, where Arrow finds them."""
+        partners = dict[str, DataFrame]()
+        for name, of_places in self._equalities_from(frozenset(each.name for each in changed)).items():
+            read, parts = self._view.query.columns_read(of_places[0][0].place), list[pa.Table]()
+            for same in of_places:
+                relation = self.relations[self._view.query.places[same[0].of_place]]
+                columns = {each.column: each.of_column for each in same}
+                since, through = before[relation.name], after[relation.name]
+                rows = relation.changed(since, through, [*dict.fromkeys(columns.values())], MOST_IN_MEMORY)
+                if rows is None:
+                    break
+                keys = Keys(pa.table({column: rows[of_column] for column, of_column in columns.items()}))
+                found = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, times.get(name, EVER))
+                if found is None:
+                    break
+                parts.append(found)
+            else:
+                types = StructType([self._types[name][column] for column in read])
+                partners[name] = frame_of_arrow(self._spark, pa.concat_tables(parts), types)
+        return partners
+
+    def _equalities_from(self, changed: frozenset[str]) -> Mapping[str, Sequence[Sequence[Distance]]]:
+        """The columns of relations that must equal those of changed ones, where Arrow finds the same equal as Spark."""
+        if changed not in self._equalities_of:
+            self._equalities_of[changed] = {
+                name: in_arrow
+                for name, told in self._view.query.equalities_of_changes(changed).items()
+                if all(in_arrow := [[each for each in same if self._is_equal(each)] for same in told])
+            }
+        return self._equalities_of[changed]
+
+    def _is_equal(self, distance: Distance) -> bool:
+        places = self._view.query.places
+        one = self._types[places[distance.place]][distance.column].dataType
+        other = self._types[places[distance.of_place]][distance.of_column].dataType
+        return one == other and is_equal_in_arrow(one)
 
     def _plainly_touched(self, before: Position, after: Position, changed: list[Relation]) -> pa.Table | None:
         """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
@@ -368,7 +410,7 @@ class SqlViewSteps:
         for name, rows in signed.items():
             standing.frames.add(rows.drop(SIGN), self._texts.changes(name))
             if name in read:
-                others = rows.where(F.col(SIGN) == missing).drop(SIGN)
+                others = rows.where(F.col(SIGN) == missing).select(*(f"`{each}`" for each in standing[name].columns))
                 standing.frames.add(standing[name].unionByName(others), self._texts.ever(name))
         most = max(FEW, int(MOST_TOUCHED * number))
         try:
@@ -560,19 +602,26 @@ class _RowsNow:
     at: Position | Mapping[str, int]
     times: Mapping[str, TimeRange] = field(default_factory=dict)
     """The times of relations of which no other rows are needed."""
+    found: Mapping[str, DataFrame] = field(default_factory=dict)
+    """The rows of relations of which no others are needed, with the columns that are read of them."""
     _rows: dict[str, DataFrame] = field(default_factory=dict)
 
     def __getitem__(self, relation: str) -> DataFrame:
         if relation not in self._rows:
-            of, spark, through = self.relations[relation], self.frames.spark, self.at[relation]
-            times = self.times.get(relation)
-            self._rows[relation] = of.now(spark, through) if times is None else of.near(spark, through, times)
+            self._rows[relation] = self._read(relation)
             self.frames.add(self._rows[relation], self.texts.now(relation))
         return self._rows[relation]
 
-    def near(self, times: Mapping[str, TimeRange]) -> _RowsNow:
-        """The rows of some times of relations; their names are these until all of them are read."""
-        return _RowsNow(self.frames, self.texts, self.relations, self.at, times) if times else self
+    def _read(self, relation: str) -> DataFrame:
+        if relation in self.found:
+            return self.found[relation]
+        of, spark, through = self.relations[relation], self.frames.spark, self.at[relation]
+        times = self.times.get(relation)
+        return of.now(spark, through) if times is None else of.near(spark, through, times)
+
+    def near(self, times: Mapping[str, TimeRange], found: Mapping[str, DataFrame]) -> _RowsNow:
+        """The rows of some times of relations, or those `found`; their names are these until all of them are read."""
+        return _RowsNow(self.frames, self.texts, self.relations, self.at, times, found) if times or found else self
 
     def query(self, text: _Text) -> DataFrame:
         """The rows of a query."""

@@ -652,17 +652,34 @@ class Incremental:
         """The SQL for affected keys by no more rows of other relations than are near the changed ones; "" for all."""
         known = frozenset(changed) & {*self.query.relations}
         if known not in self._affected_near:
-            near = dict[str, str]()
+            conditions: dict[str, list[str]] = {}
             for relation, of_places in self.query.distances_of_changes(known, is_number).items():
                 changes = {
                     each.of_place: f"{self.query.places[each.of_place]}{self.changes}" for (each, *_) in of_places
                 }
                 asked = " or ".join(f"({' and '.join(within(distances, changes))})" for distances in of_places)
-                near[relation] = f"near_{relation} as (select * from {relation}{self.ever} r where {asked})"
+                conditions.setdefault(relation, []).append(f"({asked})")
+            for relation, of_places in self.query.equalities_of_changes(known).items():
+                same = [[each for each in of_place if self._is_of_one_type(each)] for of_place in of_places]
+                if all(same):
+                    conditions.setdefault(relation, []).append(f"({' or '.join(map(self._has_partner, same))})")
+            near = {
+                relation: f"near_{relation} as (select * from {relation}{self.ever} r where {' and '.join(asked)})"
+                for relation, asked in conditions.items()
+            }
             ever: Callable[[str], str] = lambda name: f"near_{name}" if name in near else name + self.ever  # noqa: E731
             sql = self.query.affected(known, lambda name: name + self.changes, ever) if near else ""
             self._affected_near[known] = sql and f"with {', '.join(near.values())} {spark_to_duckdb(sql)}"
         return self._affected_near[known]
+
+    def _is_of_one_type(self, same: Distance) -> bool:
+        places = self.query.places
+        return SCHEMA[places[same.place]][same.column] == SCHEMA[places[same.of_place]][same.of_column]
+
+    def _has_partner(self, same: Sequence[Distance]) -> str:
+        """The condition, in DuckDB's SQL, that a row `r` has the columns of one of the changed rows of a place."""
+        equal = " and ".join(f'r."{each.column}" = c."{each.of_column}"' for each in same)
+        return f"exists (from {self.query.places[same[0].of_place]}{self.changes} c where {equal})"
 
     def plainly_affected(self, changed: Collection[str]) -> str:
         """The SQL for the keys that changed rows have themselves; "" where they do not have whole ones."""

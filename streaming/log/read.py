@@ -315,16 +315,22 @@ class LogFiles:
         """Columns of the valid rows of the batches in (after, through], of all or those that have one of `keys`.
 
         Files without a row of some `times` are left out. It starts no Spark. None where `rows_among` gives none, or
-        files alone do not tell which rows are valid.
+        files alone do not tell the batches of their rows.
         """
         table = self._index.refresh()
         paths = self._index.with_ranges([times], after, through)
-        is_told = delta.partitions(table) == [DAY] and all(self._index.has_only(path, after, through) for path in paths)
+        partitions = delta.partitions(table)
+        is_told = partitions in ([], [DAY]) and all(self._index.has_only(path, after, through) for path in paths)
         if self._sample is not None or not is_told:
             return None
         schema = arrow_schema_of(table)
-        wanted = pa.schema([schema.field(name) for name in columns])
-        return rows_among(self._storage, [*map(self._index.data_file, paths)], wanted, keys, most)
+        # Where the day is no partition, it tells of each row whether that is valid.
+        told = () if partitions else (DAY,)
+        wanted = pa.schema([schema.field(name) for name in dict.fromkeys((*columns, *told))])
+        rows = rows_among(self._storage, [*map(self._index.data_file, paths)], wanted, keys, most)
+        if rows is None or not told:
+            return rows
+        return rows.filter(rows[DAY].is_valid()).select(columns)
 
     def has_rows(self, after: int, through: int) -> bool:
         """True if there may be valid rows of the batches in (after, through]; a heartbeat has none."""

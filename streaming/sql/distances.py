@@ -75,7 +75,7 @@ def equalities(select: exp.Select, at: Place) -> list[Distance]:
         Distance(*one, *other, 0, 0)
         for place, conditions in read.conditions.items()
         for one, other in equal_columns(conditions)
-        if one[0] == place != other[0] == at and at in read.certain
+        if one[0] == place != other[0] == at
     ]
 
 

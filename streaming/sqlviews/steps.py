@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 from uuid import uuid4
 
 import numpy as np
@@ -206,39 +206,41 @@ class SqlViewSteps:
         names, begins = self._view.columns, before.progress.batch < 0
         standing = _RowsNow(frames, self._texts, self.relations, after)
         current = None if begins else self._published(table)
-        keys = None if begins else self._touched(standing, current or table, before, after, changed)
-        if keys is None:
+        touched = None if begins else self._touched(standing, current or table, before, after, changed)
+        if touched is None:
             rows = standing.query(self._texts.whole)
             was = None if begins else self._stored(current, table)
         else:
-            near, are_whole = self._near(frames, keys, after)
+            keys = touched.keys
+            near, are_whole = self._near(frames, touched, after)
             if not are_whole:
                 frames.add(frame_of_arrow(self._spark, keys), self._texts.keys)
             rows = standing.query(self._texts.restricted(_have_nulls(keys), near, are_whole))
             was = self._stored_of(current, table, keys)
         return differences(rows, was, names, "first" if begins else "update")
 
-    def _near(self, frames: NamedRows, keys: pa.Table, after: Position) -> tuple[frozenset[Place], bool]:
+    def _near(self, frames: NamedRows, touched: _Touched, after: Position) -> tuple[frozenset[Place], bool]:
         """The places of the query for which the rows of the keys were found, or those near them, and have a name.
 
         True with them if the rows in one of them are those with whole keys.
         """
-        found, are_whole = dict[Place, pa.Table](), False
+        keys, found, are_whole = touched.keys, dict[Place, pa.Table](), False
         if keys.num_rows > MOST_IN_MEMORY:
             return frozenset(), are_whole
         for place, keyed in self._view.query.keyed_places.items():
-            types, relation = self._types[keyed.relation], self.relations[keyed.relation]
+            relation = self.relations[keyed.relation]
             of_key = {
                 name: column for name, column in keyed.keyed.items() if self._is_same(relation.name, name, column)
             }
             if not of_key:
                 continue
-            own = Keys(pa.table({name: keys[column] for name, column in of_key.items()}))
-            times = self._times(place, self._distances, found) or EVER
-            rows = relation.among(after[relation.name], own, keyed.columns, MOST_IN_MEMORY, times)
+            own = pa.table({name: keys[column] for name, column in of_key.items()})
+            rows = touched.partners(relation.name, own, keyed.columns)
+            if rows is None:
+                times = self._times(place, self._distances, found) or EVER
+                rows = relation.among(after[relation.name], Keys(own), keyed.columns, MOST_IN_MEMORY, times)
             if rows is not None:
-                schema = StructType([types[name] for name in keyed.columns])
-                frames.add(frame_of_arrow(self._spark, rows, schema), self._texts.near(place))
+                frames.add(self._frame(relation.name, rows), self._texts.near(place))
                 found[place] = rows
                 are_whole |= {*of_key.values()} == {*self._view.query.key}
         near = {*found}
@@ -292,7 +294,7 @@ class SqlViewSteps:
         before: Position,
         after: Position,
         changed: list[Relation],
-    ) -> pa.Table | None:
+    ) -> _Touched | None:
         """The keys that changed rows may touch; None where it is cheaper, or the only way, to compute all.
 
         `current` is an open table of about as many rows as the view has.
@@ -300,15 +302,22 @@ class SqlViewSteps:
         if not self._view.query.key:
             return None
         if (keys := self._plainly_touched(before, after, changed)) is not None:
-            return keys
+            return _Touched(keys)
         signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
         told = {name: rows for name, rows in signed.items() if rows is not None}
         if len(told) < len(signed):
             return None
         # What stands by now lacks the rows that were taken back.
         times = self._times_of_changes(before, after, changed)
-        near = standing.near(times, self._partners_of_changes(before, after, changed, times))
-        return self._keys(near, told, -1, delta.row_count(current))
+        partners = self._partners_of_changes(before, after, changed, times)
+        found = {name: self._frame(name, pa.concat_tables(each.rows for each in of)) for name, of in partners.items()}
+        keys = self._keys(standing.near(times, found), told, -1, delta.row_count(current))
+        return None if keys is None else _Touched(keys, partners)
+
+    def _frame(self, relation: str, rows: pa.Table) -> DataFrame:
+        """A frame of rows of a relation."""
+        types = StructType([self._types[relation][name] for name in rows.column_names])
+        return frame_of_arrow(self._spark, rows, types)
 
     def _times_of_changes(
         self, before: Position, after: Position, changed: Sequence[Relation]
@@ -339,11 +348,11 @@ class SqlViewSteps:
 
     def _partners_of_changes(
         self, before: Position, after: Position, changed: Sequence[Relation], times: Mapping[str, TimeRange]
-    ) -> Mapping[str, DataFrame]:
+    ) -> Mapping[str, Sequence[_Partners]]:
         """The rows of relations that rows which changed are joined with by equal columns, where Arrow finds them."""
-        partners = dict[str, DataFrame]()
+        partners = dict[str, Sequence[_Partners]]()
         for name, of_places in self._equalities_from(frozenset(each.name for each in changed)).items():
-            read, parts = self._view.query.columns_read(of_places[0][0].place), list[pa.Table]()
+            read, parts = self._view.query.columns_read(of_places[0][0].place), list[_Partners]()
             for same in of_places:
                 relation = self.relations[self._view.query.places[same[0].of_place]]
                 columns = {each.column: each.of_column for each in same}
@@ -352,13 +361,13 @@ class SqlViewSteps:
                 if rows is None:
                     break
                 keys = Keys(pa.table({column: rows[of_column] for column, of_column in columns.items()}))
-                found = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, times.get(name, EVER))
+                within = times.get(name, EVER)
+                found = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, within)
                 if found is None:
                     break
-                parts.append(found)
+                parts.append(_Partners(keys, found, within))
             else:
-                types = StructType([self._types[name][column] for column in read])
-                partners[name] = frame_of_arrow(self._spark, pa.concat_tables(parts), types)
+                partners[name] = parts
         return partners
 
     def _equalities_from(self, changed: frozenset[str]) -> Mapping[str, Sequence[Sequence[Distance]]]:
@@ -491,6 +500,35 @@ class SqlViewSteps:
         values = [StructField(field.name, field.dataType) for field in self._result]
         types = {COPY: IntegerType(), SIGN: IntegerType(), REASON: StringType(), BATCH: LongType(), DAY: DateType()}
         return StructType([*values, *(StructField(name, type_) for name, type_ in types.items())])
+
+
+class _Partners(NamedTuple):
+    """All rows of a relation, of some times, that have one of the keys."""
+
+    keys: Keys
+    rows: pa.Table
+    times: TimeRange
+
+    def of(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table | None:
+        """Columns of all rows of the relation that have one of some keys; None where they are not all here."""
+        is_here = self.times == EVER and {*self.keys.schema.names} == {*keys.column_names}
+        if not is_here or not all(self.keys.are_of(batch).all() for batch in keys.to_batches()):
+            return None
+        own = Keys(keys)
+        here = [batch.take(pa.array(own.places_in(batch))) for batch in self.rows.select(columns).to_batches()]
+        return pa.Table.from_batches(here, self.rows.select(columns).schema)
+
+
+class _Touched(NamedTuple):
+    """Keys that changed rows may touch, and the rows of relations that were found on the way to them."""
+
+    keys: pa.Table
+    found: Mapping[str, Sequence[_Partners]] = FrozenMapping({})
+
+    def partners(self, relation: str, keys: pa.Table, columns: Sequence[str]) -> pa.Table | None:
+        """Columns of the rows of a relation that have one of some keys; None where they have not been found yet."""
+        told = (each.of(keys, columns) for each in self.found.get(relation, ()))
+        return next((rows for rows in told if rows is not None), None)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ coverage: jars archive ## Tell which lines of streaming/ the tests of every day 
 	@$(MEASURED) combine --quiet && $(MEASURED) json --quiet -o build/coverage/lines.json
 	@$(BIN)/python -m tests.support.covered
 
-prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; then hostile rows for MINUTES (60); takes hours
+prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines each of streams that meet, of keyed functions and of SQL views; then hostile rows for MINUTES (60); takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)
 	@$(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),60)
 

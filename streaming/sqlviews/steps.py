@@ -360,7 +360,9 @@ class SqlViewSteps:
                 rows = relation.changed(since, through, [*dict.fromkeys(columns.values())], MOST_IN_MEMORY)
                 if rows is None:
                     break
-                keys = Keys(pa.table({column: rows[of_column] for column, of_column in columns.items()}))
+                # Null equals nothing.
+                values = pa.table({column: rows[of_column] for column, of_column in columns.items()}).drop_null()
+                keys = Keys(values)
                 within = times.get(name, EVER)
                 found = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, within)
                 if found is None:

@@ -21,6 +21,7 @@ from streaming.declare import CURRENT
 from streaming.operators.runtime import frame
 from streaming.service.run import Run
 from streaming.tables import delta
+from tests.laws.cases import PIPELINES
 from tests.support.instants import at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import run
@@ -111,7 +112,11 @@ def dies(commit: int, dying: pytest.MonkeyPatch) -> Callable[[Run], None]:
     return step_all
 
 
-@pytest.mark.parametrize("seed", [pytest.param(each, marks=[pytest.mark.long] * (each > 0)) for each in range(20)])
+SEEDS = range(max(20, PIPELINES))
+"""A hundred by `make prove`."""
+
+
+@pytest.mark.parametrize("seed", [pytest.param(each, marks=[pytest.mark.long] * (each > 0)) for each in SEEDS])
 def test_rows_of_a_view_are_those_of_the_query_over_what_stands(
     spark: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -315,7 +315,7 @@ class LogFiles:
         """Columns of the valid rows of the batches in (after, through], of all or those that have one of `keys`.
 
         Files without a row of some `times` are left out. It starts no Spark. None where `rows_among` gives none, or
-        files alone do not tell the batches of their rows.
+        files alone do not tell the batches of their rows, as those of a sample or of other partitions do not.
         """
         table = self._index.refresh()
         paths = self._index.with_ranges([times], after, through)

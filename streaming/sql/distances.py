@@ -96,7 +96,7 @@ class _Read(NamedTuple):
     certain: Collection[Place]
     """The places of which a row is in all that is wanted."""
     conditions: Mapping[Place, list[exp.Expr]]
-    """What is true of all that is wanted with a row of a place."""
+    """The conditions that all meets which is wanted with a row of a place."""
 
 
 def _read_by(select: exp.Select, at: Place | None) -> _Read:

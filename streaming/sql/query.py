@@ -15,7 +15,7 @@ from streaming.sql.distances import Distance, distances, equalities
 from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
-from streaming.sql.restriction import KeyedPlace, innermost, keyed_places, restricted_to
+from streaming.sql.restriction import KeyedPlace, columns_read, innermost, keyed_places, restricted_to
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""
@@ -231,7 +231,7 @@ class Query:
 
     def columns_read(self, place: Place) -> tuple[str, ...]:
         """The columns of the relation in a place that the query reads there."""
-        return tuple({each.name: None for each in self._tree.find_all(exp.Column) if each.table == place})
+        return columns_read(self._tree, place)
 
     def plain_key(self, relation: str) -> Mapping[str, str]:
         """The columns of a relation that have the key of whatever a row of it is in, by the columns of the key.

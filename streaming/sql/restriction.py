@@ -61,8 +61,7 @@ def keyed_places(query: exp.Expr, columns: Sequence[str]) -> dict[Place, KeyedPl
     for alias, relation in relations.items():
         own = {name: column for (table, name), column in keyed.items() if table == alias}
         if own:
-            read = {each.name: None for each in query.find_all(exp.Column) if each.table == alias}
-            places[alias] = KeyedPlace(relation, own, tuple(read), everywhere.count(relation) == 1)
+            places[alias] = KeyedPlace(relation, own, columns_read(query, alias), everywhere.count(relation) == 1)
     return places
 
 
@@ -118,6 +117,11 @@ def innermost(query: exp.Expr, columns: dict[str, str]) -> tuple[exp.Select, dic
         if inner is not None:
             return inner
     return query, columns
+
+
+def columns_read(query: exp.Expr, place: Place) -> tuple[str, ...]:
+    """The columns of the relation in a place that a query in its plain form reads there."""
+    return tuple({each.name: None for each in query.find_all(exp.Column) if each.table == place})
 
 
 def _alias(name: str) -> exp.TableAlias:

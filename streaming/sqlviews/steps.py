@@ -70,7 +70,7 @@ from streaming.spark import frame_of_arrow
 from streaming.sql import Distance, Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
 from streaming.sqlviews.relations import Relation, relations_of
-from streaming.tables import EVER, Keys, TimeRange, delta
+from streaming.tables import EVER, MOST_FOUND, Keys, TimeRange, delta
 
 MOST_TOUCHED = 0.25
 """The share of a view's rows that the touched keys may be in number; where they are more, everything is computed.
@@ -79,7 +79,10 @@ Of 100,000 keys of two million rows a tenth alone, which Spark scans all rows fo
 quarter 0.95.
 """
 MOST_IN_MEMORY = 500_000
-"""Rows of some keys that are found in files and handed to Spark, which scans all rows for those of more."""
+"""Rows of some keys that are found in files and handed to Spark, which scans all rows for those of more.
+
+To find and hand over 200,000 of 20 million rows takes half of the CPU of Spark's scan. `MOST_FOUND` bounds their bytes.
+"""
 FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
 
@@ -350,27 +353,33 @@ class SqlViewSteps:
         self, before: Position, after: Position, changed: Sequence[Relation], times: Mapping[str, TimeRange]
     ) -> Mapping[str, Sequence[_Partners]]:
         """The rows of relations that rows which changed are joined with by equal columns, where Arrow finds them."""
-        partners = dict[str, Sequence[_Partners]]()
+        query = self._view.query
+        partners, size = dict[str, Sequence[_Partners]](), 0
         for name, of_places in self._equalities_from(frozenset(each.name for each in changed)).items():
-            read, parts = self._view.query.columns_read(of_places[0][0].place), list[_Partners]()
-            for same in of_places:
-                relation = self.relations[self._view.query.places[same[0].of_place]]
-                columns = {each.column: each.of_column for each in same}
-                since, through = before[relation.name], after[relation.name]
-                rows = relation.changed(since, through, [*dict.fromkeys(columns.values())], MOST_IN_MEMORY)
-                if rows is None:
+            values = [self._values_of_changes(before, after, same) for same in of_places]
+            known = [each for each in values if each is not None]
+            if len(known) < len(values):
+                continue
+            read, within, parts = query.columns_read(of_places[0][0].place), times.get(name, EVER), list[_Partners]()
+            for keys in map(Keys, known):
+                rows = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, within)
+                size += 0 if rows is None else rows.nbytes
+                if rows is None or size > MOST_FOUND:
                     break
-                # Null equals nothing.
-                values = pa.table({column: rows[of_column] for column, of_column in columns.items()}).drop_null()
-                keys = Keys(values)
-                within = times.get(name, EVER)
-                found = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, within)
-                if found is None:
-                    break
-                parts.append(_Partners(keys, found, within))
+                parts.append(_Partners(keys, rows, within))
             else:
                 partners[name] = parts
         return partners
+
+    def _values_of_changes(self, before: Position, after: Position, same: Sequence[Distance]) -> pa.Table | None:
+        """The values that columns must have to equal those of the rows that changed in a place, by these columns."""
+        relation = self.relations[self._view.query.places[same[0].of_place]]
+        columns = {each.column: each.of_column for each in same}
+        since, through = before[relation.name], after[relation.name]
+        rows = relation.changed(since, through, [*dict.fromkeys(columns.values())], MOST_IN_MEMORY)
+        # Null equals nothing.
+        told = {} if rows is None else {column: rows[of_column] for column, of_column in columns.items()}
+        return pa.table(told).drop_null() if told else None
 
     def _equalities_from(self, changed: frozenset[str]) -> Mapping[str, Sequence[Sequence[Distance]]]:
         """The columns of relations that must equal those of changed ones, where Arrow finds the same equal as Spark."""
@@ -421,6 +430,7 @@ class SqlViewSteps:
         for name, rows in signed.items():
             standing.frames.add(rows.drop(SIGN), self._texts.changes(name))
             if name in read:
+                # Of rows that were found for the changed ones only those columns are there that the query reads.
                 others = rows.where(F.col(SIGN) == missing).select(*(f"`{each}`" for each in standing[name].columns))
                 standing.frames.add(standing[name].unionByName(others), self._texts.ever(name))
         most = max(FEW, int(MOST_TOUCHED * number))
@@ -516,20 +526,20 @@ class _Partners(NamedTuple):
         is_here = self.times == EVER and {*self.keys.schema.names} == {*keys.column_names}
         if not is_here or not all(self.keys.are_of(batch).all() for batch in keys.to_batches()):
             return None
-        own = Keys(keys)
-        here = [batch.take(pa.array(own.places_in(batch))) for batch in self.rows.select(columns).to_batches()]
-        return pa.Table.from_batches(here, self.rows.select(columns).schema)
+        own, rows = Keys(keys), self.rows.select(columns)
+        here = [batch.take(pa.array(own.places_in(batch))) for batch in rows.to_batches()]
+        return pa.Table.from_batches(here, rows.schema)
 
 
 class _Touched(NamedTuple):
     """Keys that changed rows may touch, and the rows of relations that were found on the way to them."""
 
     keys: pa.Table
-    found: Mapping[str, Sequence[_Partners]] = FrozenMapping({})
+    partners_of: Mapping[str, Sequence[_Partners]] = FrozenMapping({})
 
     def partners(self, relation: str, keys: pa.Table, columns: Sequence[str]) -> pa.Table | None:
         """Columns of the rows of a relation that have one of some keys; None where they have not been found yet."""
-        told = (each.of(keys, columns) for each in self.found.get(relation, ()))
+        told = (each.of(keys, columns) for each in self.partners_of.get(relation, ()))
         return next((rows for rows in told if rows is not None), None)
 
 

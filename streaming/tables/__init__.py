@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streaming.tables.file_index import FileIndex
     from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of
     from streaming.tables.manifest import Manifest
-    from streaming.tables.matching import Keys, rows_among
+    from streaming.tables.matching import MOST_FOUND, Keys, rows_among
     from streaming.tables.outdated import WriteOthers, groups_on
     from streaming.tables.rewritten import (
         Split,

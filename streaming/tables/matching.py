@@ -42,7 +42,8 @@ class _Sieve:
     """
 
     def __init__(self, values: pa.Array) -> None:
-        # So few of the table's places are taken that about one of 64 other numbers is let through.
+        # At most one of 64 other numbers is let through, of up to a million values; of more, the table would take more
+        # memory than the 64 MB that it does.
         bits = min(max(len(values).bit_length() + 6, 10), 26)
         self._shift = np.uint64(64 - bits)
         self._is_taken = np.zeros(1 << bits, bool)
@@ -50,11 +51,9 @@ class _Sieve:
         self._has_null = values.null_count > 0
 
     @staticmethod
-    def of(values: pa.Array) -> _Sieve | None:
-        """The sieve of some values; None where they are no numbers of a fixed width of up to eight bytes."""
-        kind = values.type
-        is_number = pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-        return _Sieve(values) if is_number else None
+    def sifts(kind: pa.DataType) -> bool:
+        """True for columns of numbers of which two are equal where they have the same bits, as those of NaN differ."""
+        return pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
     def places(self, values: pa.Array) -> Places:
         """The places of those that may be one of the values."""
@@ -67,9 +66,10 @@ class _Sieve:
     def _hashes(self, values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint64]]:
         numbers = values.view(f"int{values.type.bit_width}")
         if numbers.null_count:
+            # The hash of a null counts for nothing: nulls are looked for by themselves.
             numbers = pc.fill_null(numbers, 0)
-        numbers = numbers.to_numpy()
-        return (numbers.astype(np.int64, copy=False).view(np.uint64) * _MULTIPLIER) >> self._shift
+        bits = numbers.to_numpy().astype(np.int64, copy=False).view(np.uint64)
+        return (bits * _MULTIPLIER) >> self._shift
 
 
 class _Level(NamedTuple):
@@ -99,7 +99,8 @@ class Keys:
             forms = _forms(keys[name].combine_chunks())
             values = pc.unique(forms)
             pairs, begins = np.unique(begins * len(values) + _places(forms, values), return_inverse=True)
-            self._levels.append(_Level(name, values, pairs, _Sieve.of(values)))
+            sieve = _Sieve(values) if _Sieve.sifts(keys.schema.field(name).type) else None
+            self._levels.append(_Level(name, values, pairs, sieve))
 
     @property
     def number(self) -> int:
@@ -149,7 +150,7 @@ class Keys:
 
 
 def _at(places: Places, left: Places | None, begins: Places | int) -> tuple[Places, Places | int]:
-    """What is at some places of those left, None for all, and of the beginnings."""
+    """Those at some places of the places `left`, None for all, and of the beginnings."""
     return (places if left is None else left[places]), (begins if isinstance(begins, int) else begins[places])
 
 

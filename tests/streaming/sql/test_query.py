@@ -260,3 +260,31 @@ def test_a_key_is_not_passed_on_through_a_column_of_another_type() -> None:
     assert keyed == {"a": {"x": "k"}, "c": {"z": "k"}}
     assert made.plain_key("c") == {"k": "z"}
     assert made.plain_key("b") == {}
+
+
+@pytest.mark.parametrize(
+    ("joins", "changed", "told"),
+    [
+        ("join b on a.k = b.k", "b", {"a": [{("a", "k", "b", "k")}]}),
+        ("left join b on a.k = b.k join c on c.x = b.x", "c", {"b": [{("b", "x", "c", "x")}]}),
+        ("left anti join b on a.k = b.k", "ab", {"a": [{("a", "k", "b", "k")}], "b": [{("b", "k", "a", "k")}]}),
+        (
+            "join b b1 on a.k = b1.k join b b2 on a.x = b2.x",
+            "b",
+            {"a": [{("a", "k", "b1", "k")}, {("a", "x", "b2", "x")}]},
+        ),
+        ("join b on a.k = b.k where exists (select 1 from a o where o.x = b.x)", "b", {}),
+        ("join b on a.k = b.k or a.x = b.x", "b", {}),
+        ("join b on a.k <= b.k", "b", {}),
+        ("full join b on a.k = b.k", "b", {}),
+    ],
+)
+def test_columns_that_must_equal_those_of_changed_rows_are_told(
+    joins: str, changed: str, told: dict[str, list[set[tuple[str, str, str, str]]]]
+) -> None:
+    made = Query.of(f"select a.k from a {joins}", dict.fromkeys("abc", ("k", "x")), ("k",))
+    found = {
+        relation: [{(each.place, each.column, each.of_place, each.of_column) for each in same} for same in of_places]
+        for relation, of_places in made.equalities_of_changes(changed).items()
+    }
+    assert found == told

@@ -107,7 +107,7 @@ def wanted(
         met = dict[tuple[int | None, str | None], list[int | None]]()
         for sale in sales:
             weights = [weight for code, weight in products.values() if code is not None and code == sale.code]
-            segments = [clients[sale.client]] if sale.client in clients else []
+            segments = [segment for id_, segment in clients.items() if id_ == sale.client]
             for weight, segment in product(weights or alone, segments or alone):
                 met.setdefault((sale.code, segment), []).append(None if weight is None else sale.amount * weight)
         sums = {key: [each for each in weighed if each is not None] for key, weighed in met.items()}

@@ -229,9 +229,12 @@ class BlockReader:
         elif pa.types.is_string(values.type) and not pa.types.is_string(type_):
             column = _of_texts(values, type_, leaf)
             sure = pc.equal(column.is_valid(), values.is_valid())
+        if sure is not None:
+            # Of a null there is nothing to say but whether one may be there.
+            sure = pc.fill_null(sure, True)
         if required:
             sure = column.is_valid() if sure is None else pc.and_(sure, column.is_valid())
-        return column, None if sure is None else pc.fill_null(sure, True)
+        return column, sure
 
 
 def schema_of(columns: Sequence[sql.Column], fields: Mapping[str, str]) -> pa.Schema | None:

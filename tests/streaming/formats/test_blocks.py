@@ -214,6 +214,20 @@ def test_flat_columns_of_certain_types_are_read_together_and_no_others() -> None
         assert schema_of(Json(f"id string, v {type_}").columns, {}) is None
 
 
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        *(("string", '"a"'), ("double", "1.5"), ("bigint", "1"), ("tinyint", "1"), ("boolean", "true")),
+        *(("date", '"2026-01-02"'), ("timestamp", '"2026-01-02T00:00:00Z"')),
+    ],
+)
+def test_a_missing_required_value_of_any_type_is_a_defect(type_: str, value: str) -> None:
+    of = decoder(Json(f"id string, x {type_} not null"))
+    sent = [b'{"id":"a"}', b'{"id":"b","x":null}', f'{{"id":"c","x":{value}}}'.encode()]
+    reasons = [(row or {}).get("x") for row in of.arrays(pa.array(sent, pa.binary()), None)[3].to_pylist()]
+    assert reasons == ["required: x is missing", "required: x is missing", None]
+
+
 def test_a_field_of_another_name_than_its_column_is_read_together_too() -> None:
     of = decoder(Json("id string not null, n int", {"id": "_id"}))
     sent = pa.array([b'{"_id":"a","n":1}', b'{"id":"b"}'], pa.binary())

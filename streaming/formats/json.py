@@ -115,7 +115,7 @@ class JsonDecoder(Decoder):
         return _merged(typed, self._of_typed.arrays(ours, client), self.arrays(others, client))
 
     def arrays(self, payloads: pa.BinaryArray, client: Any) -> list[pa.Array]:
-        """Rows of flat objects without a defect are read together, in a fraction of the time; all others singly."""
+        """Objects without a defect are read together, in a fraction of the time; all others singly."""
         if self._blocks is None:
             return super().arrays(payloads, client)
         block = self._blocks.read(payloads)

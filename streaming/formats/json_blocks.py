@@ -8,8 +8,10 @@ strict reader might not, is read row by row.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +19,9 @@ import pyarrow.json
 from sqlglot import exp
 
 from streaming.base import pc, sql
-from streaming.formats.json_text import DEEPEST
-from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, Leaves, leaf_of
-from streaming.formats.nested import kind_of
+from streaming.formats.json_undeclared import Undeclared, any_within, members_of
+from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, Leaves, decimal_digits, leaf_of
+from streaming.formats.nested import is_required, kind_of
 
 _Type = exp.DataType.Type
 _QUICK = {
@@ -28,6 +30,8 @@ _QUICK = {
     _Type.INT: pa.int32(),
     _Type.BIGINT: pa.int64(),
     _Type.DOUBLE: pa.float64(),
+    # Of a double each of both makes the nearest one; of digits Arrow might make another.
+    _Type.FLOAT: pa.float64(),
     _Type.BOOLEAN: pa.bool_(),
     _Type.TEXT: pa.string(),
     # Arrow reads more forms of these than are allowed.
@@ -41,17 +45,10 @@ _INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6}
 _ROW = re.compile(r" in row ([0-9]+)$")
 _PART = 500
 """Payloads that are read together where Arrow has refused one of a batch."""
+_MOST_DIGITS = 38
 _FEW, _WORTH = 3, 20
 """To leave one out costs as much as to read so many singly; a few are left out in any case."""
 _MOST_BYTES = 2**30
-
-
-_NAMES = pa.list_(pa.string())
-_SAMPLE = 200
-"""Payloads of which the undeclared fields are learned, with one that was refused first."""
-_MOST_LEARNED, _MOST_OTHERS = 20, 50
-"""Times that a reader learns, and undeclared fields that it knows: whoever sends them may invent new ones."""
-_NOT_FINITE = "NaN|Infinity"
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,31 @@ class Block:
     certain: np.ndarray
     columns: Sequence[pa.Array]
     unknown: pa.ListArray
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A declared value, or one within it: how it is read, and whether it must be there.
+
+    `parts` are the fields of a struct by their names, or the one element of an array.
+    """
+
+    type_: pa.DataType
+    required: bool
+    leaf: Leaf | None
+    parts: Mapping[str, _Part]
+
+    @classmethod
+    def of(cls, kind: exp.DataType, type_: pa.DataType, leaves: Leaves, *, required: bool = False) -> _Part:
+        """The part of a type of Spark, which is `type_` in Arrow."""
+        parts = {}
+        if kind.is_type(_Type.STRUCT):
+            for each in kind.expressions:
+                inner, is_needed = each.args["kind"], is_required(each)
+                parts[each.name] = cls.of(inner, type_.field(each.name).type, leaves, required=is_needed)
+        elif kind.is_type(_Type.ARRAY):
+            parts[""] = cls.of(kind.expressions[0], type_.value_type, leaves)
+        return cls(type_, required, leaves(kind), parts)
 
 
 class BlockReader:
@@ -80,21 +102,20 @@ class BlockReader:
         types: Sequence[pa.DataType],
         leaves: Leaves = leaf_of,
     ) -> None:
-        self._of: list[tuple[bool, pa.DataType, Leaf]] = []
-        for column, type_ in zip(columns, types, strict=True):
-            leaf = leaves(kind_of(column))
-            assert leaf is not None
-            self._of.append((column.required, type_, leaf))
+        self._parts = [
+            _Part.of(kind_of(column), type_, leaves, required=column.required)
+            for column, type_ in zip(columns, types, strict=True)
+        ]
         self._schema = schema
-        self._others: dict[str, pa.DataType] = {}
-        self._learned = 0
+        self._undeclared = Undeclared(schema)
+        self._quoted_decimals = _quoted(_decimals_in(schema))
 
     def read(self, payloads: pa.BinaryArray) -> Block:
         """The block of all payloads; none of those is certain that Arrow refuses, and in doubt some beside them."""
         objects = pc.fill_null(pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}")), False)
         lines = payloads.filter(objects)
         table, row = self._table(lines)
-        while table is None and self._learn(lines, row or 0):
+        while table is None and self._undeclared.learn(lines, row or 0):
             table, row = self._table(lines)
         tables, taken = [table], np.ones(len(lines), bool)
         if table is None:
@@ -102,7 +123,11 @@ class BlockReader:
             tables, taken = [part for part, _ in parts], np.concatenate([each for _, each in parts])
         table = pa.concat_tables(tables)
         columns, sure = self._columns(table.select(self._schema.names))
-        unknown, told = self._unknown(table, lines.filter(pa.array(taken)))
+        read = lines.filter(pa.array(taken))
+        unknown, told = self._undeclared.named_in(table, read)
+        if self._quoted_decimals:
+            # Arrow takes a text for a decimal.
+            told &= ~pc.match_substring_regex(read, self._quoted_decimals).to_numpy(zero_copy_only=False)
         if not told.all():
             kept = pa.array(told[sure])
             columns, sure = [column.filter(kept) for column in columns], sure & told
@@ -110,60 +135,6 @@ class BlockReader:
         certain = objects.to_numpy(zero_copy_only=False).copy()
         certain[certain] = taken
         return Block(certain, columns, unknown if sure.all() else unknown.filter(pa.array(sure)))
-
-    def _learn(self, lines: pa.BinaryArray, row: int) -> bool:
-        """Take note of undeclared fields from `row` on; true if there are new ones, so that another try may succeed."""
-        if self._learned >= _MOST_LEARNED:
-            return False
-        self._learned += 1
-        text = b"\n".join(lines.slice(row, _SAMPLE).to_pylist())
-        parse = pa.json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="infer")
-        try:
-            found = pa.json.read_json(pa.BufferReader(text), pa.json.ReadOptions(False, len(text) + 1), parse).schema
-        except pa.ArrowInvalid:
-            return False
-        others = {field.name: _widest(field.type) for field in found if field.name not in self._schema.names}
-        # Of a field that is null in all of them nothing is learned but its name.
-        new = {
-            name: type_
-            for name, type_ in others.items()
-            if name not in self._others or (type_ != self._others[name] and not pa.types.is_null(type_))
-        }
-        if not new or len(self._others | new) > _MOST_OTHERS:
-            return False
-        self._others |= new
-        return True
-
-    def _unknown(self, table: pa.Table, lines: pa.BinaryArray) -> tuple[pa.ListArray, np.ndarray]:
-        """The names of the undeclared fields of each line, and of which lines these are certain."""
-        names, certain = sorted(self._others), np.ones(len(lines), bool)
-        if not names:
-            return pa.nulls(len(lines), _NAMES), certain
-        has = np.stack([self._has(table[name], name, lines, certain) for name in names], axis=1)
-        numbers = has.sum(axis=1)
-        some = pa.array(numbers > 0)
-        # The strict reader refuses both in a value that nobody declared, too.
-        opened = pc.add(pc.count_substring(lines, "{"), pc.count_substring(lines, "["))
-        odd = pc.or_(pc.match_substring_regex(lines, _NOT_FINITE), pc.greater(opened, DEEPEST))
-        certain &= ~pc.and_(some, odd).to_numpy(zero_copy_only=False)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(numbers)]), pa.int32())
-        lists = pa.ListArray.from_arrays(offsets, pa.array(names).take(pa.array(np.nonzero(has)[1])))
-        return pc.if_else(some, lists, pa.scalar(None, _NAMES)), certain
-
-    @staticmethod
-    def _has(values: pa.ChunkedArray, name: str, lines: pa.BinaryArray, certain: np.ndarray) -> np.ndarray:
-        """Which lines have a field; where it may be null or missing and its text does not tell, none is `certain`."""
-        has: np.ndarray = values.is_valid().to_numpy().copy()
-        places = np.flatnonzero(~has)
-        if len(places):
-            without = lines.take(pa.array(places))
-            said = pc.match_substring_regex(without, f'"{re.escape(name)}"[ \t]*:').to_numpy(zero_copy_only=False)
-            # A text without escapes has no quote, and an object within none would be a brace more.
-            plain = pc.equal(pc.count_substring(without, "{"), 1).to_numpy(zero_copy_only=False)
-            escaped = pc.match_substring(without, "\\").to_numpy(zero_copy_only=False)
-            has[places] = said & plain & ~escaped
-            certain[places] &= ~(escaped | (said & ~plain))
-        return has
 
     def _without_refused(self, lines: pa.BinaryArray) -> tuple[pa.Table, np.ndarray]:
         """A row for each line but those that Arrow refuses, and which lines these are; none where there are many."""
@@ -201,8 +172,7 @@ class BlockReader:
 
     @property
     def _parse(self) -> pa.json.ParseOptions:
-        schema = pa.schema([*self._schema, *self._others.items()])
-        return pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        return pa.json.ParseOptions(explicit_schema=self._undeclared.schema, unexpected_field_behavior="error")
 
     @property
     def _no_table(self) -> pa.Table:
@@ -210,7 +180,7 @@ class BlockReader:
 
     def _columns(self, table: pa.Table) -> tuple[list[pa.Array], np.ndarray]:
         """The values of the rows that are as the strict reader says, and which rows of the table those are."""
-        read = [self._column(values.combine_chunks(), *of) for values, of in zip(table, self._of, strict=True)]
+        read = [_read(values.combine_chunks(), part) for values, part in zip(table, self._parts, strict=True)]
         sure = np.ones(len(table), bool)
         for _, each in read:
             if each is not None and not pc.all(each).as_py():
@@ -218,41 +188,91 @@ class BlockReader:
         columns = [column for column, _ in read]
         return (columns if sure.all() else [column.filter(pa.array(sure)) for column in columns]), sure
 
-    def _column(
-        self, values: pa.Array, required: bool, type_: pa.DataType, leaf: Leaf
-    ) -> tuple[pa.Array, pa.BooleanArray | None]:
-        """The values as their type is, and which of them are what the strict reader says; None where all are."""
-        column, sure = values, None
-        if pa.types.is_floating(type_):
-            # Arrow takes the word NaN, and knows two zeros.
-            column, sure = values if leaf.signed_zero else pc.add(values, 0.0), pc.is_finite(values)
-        elif pa.types.is_string(values.type) and not pa.types.is_string(type_):
-            column = _of_texts(values, type_, leaf)
-            sure = pc.equal(column.is_valid(), values.is_valid())
-        if sure is not None:
-            # Of a null there is nothing to say but whether one may be there.
-            sure = pc.fill_null(sure, True)
-        if required:
-            sure = column.is_valid() if sure is None else pc.and_(sure, column.is_valid())
-        return column, sure
+
+def _read(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """The values as their type is, and which of them are what the strict reader says; None where all are."""
+    column, sure = _read_within(values, part) if part.parts else _read_leaves(values, part)
+    if sure is not None:
+        # Of a null there is nothing to say but whether one may be there.
+        sure = pc.fill_null(sure, True)
+    if part.required:
+        sure = column.is_valid() if sure is None else pc.and_(sure, column.is_valid())
+    return column, sure
+
+
+def _read_leaves(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArray | None]:
+    assert part.leaf is not None
+    if pa.types.is_floating(part.type_):
+        # Arrow takes the word NaN, and knows two zeros.
+        column = (values if part.leaf.signed_zero else pc.add(values, 0.0)).cast(part.type_, safe=False)
+        return column, pc.is_finite(column)
+    if pa.types.is_decimal(part.type_) and part.type_ != values.type:
+        most = Decimal((0, (9,) * part.type_.precision, -part.type_.scale))
+        fits = pc.less_equal(pc.abs(values), pa.scalar(most, values.type))
+        return pc.if_else(fits, values, None).cast(part.type_), fits
+    if pa.types.is_string(values.type) and not pa.types.is_string(part.type_):
+        column = _of_texts(values, part.type_, part.leaf)
+        return column, pc.equal(column.is_valid(), values.is_valid())
+    return values, None
+
+
+def _read_within(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """As `_read`, of structs and arrays: one is what the strict reader says where all that is in it is."""
+    if pa.types.is_struct(part.type_):
+        # With the fields that nobody declared, which stand behind the others.
+        members = dict(zip((each.name for each in values.type), values.flatten(), strict=True))
+        read = [_read(members[name], inner) for name, inner in part.parts.items()]
+        column = pa.StructArray.from_arrays([each for each, _ in read], fields=[*part.type_], mask=values.is_null())
+        doubts = [pc.invert(sure) for _, sure in read if sure is not None]
+        if not doubts:
+            return column, None
+        # Nothing within a null is missing.
+        return column, pc.invert(pc.and_(reduce(pc.or_, doubts), values.is_valid()))
+    elements, sure = _read(values.flatten(), part.parts[""])
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    column = pa.ListArray.from_arrays(offsets, elements, type=part.type_, mask=values.is_null())
+    if sure is None:
+        return column, None
+    return column, pa.array(~any_within(values, ~sure.to_numpy(zero_copy_only=False)))
 
 
 def schema_of(columns: Sequence[sql.Column], fields: Mapping[str, str]) -> pa.Schema | None:
     """The schema by which Arrow reads the fields of `columns`; None where one has a type that it is not asked for."""
-    types = [_QUICK.get(kind_of(column).this) for column in columns]
+    types = [_asked(kind_of(column)) for column in columns]
     if None in types:
         return None
     names = (fields.get(column.name, column.name) for column in columns)
     return pa.schema([pa.field(*each) for each in zip(names, types, strict=True)])
 
 
-def _widest(type_: pa.DataType) -> pa.DataType:
-    """The type as which a field is read whose values nobody needs, so that others like them can be read, too."""
-    if pa.types.is_integer(type_):
-        return pa.float64()
-    if pa.types.is_timestamp(type_):
-        return pa.string()
-    return type_
+def _asked(kind: exp.DataType) -> pa.DataType | None:
+    """The type by which Arrow is asked for values of a type of Spark; None where it is not."""
+    if kind.is_type(_Type.ARRAY):
+        element = _asked(kind.expressions[0])
+        # A text among its elements would be taken, and has no name by which it could be found.
+        return None if element is None or pa.types.is_decimal(element) else pa.list_(element)
+    if kind.is_type(_Type.STRUCT):
+        types = {each.name: _asked(each.args["kind"]) for each in kind.expressions}
+        return None if None in types.values() else pa.struct([pa.field(*each) for each in types.items()])
+    if kind.is_type(_Type.DECIMAL):
+        # Arrow minds the digits behind the point, and not those before it.
+        return pa.decimal128(_MOST_DIGITS, decimal_digits(kind)[1])
+    return _QUICK.get(kind.this)
+
+
+def _decimals_in(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """The names of fields that are decimals, at every depth."""
+    for each in fields:
+        if pa.types.is_decimal(each.type):
+            yield each.name
+        yield from _decimals_in(members_of(each.type))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    """A regular expression of objects in which a field of one of these names may be a text; empty where none is."""
+    told = "|".join(sorted({re.escape(name) for name in names}))
+    return told and rf'"({told})"[ \t]*:[ \t]*"|\\u'
 
 
 def _of_texts(texts: pa.Array, type_: pa.DataType, leaf: Leaf) -> pa.Array:

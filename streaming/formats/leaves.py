@@ -92,8 +92,14 @@ def leaf_of(kind: exp.DataType) -> Leaf | None:
     if type_ in _INTEGERS:
         return _whole(_INTEGERS[type_], kind.sql("spark").lower())
     if type_ == _Type.DECIMAL:
-        return _decimal(*([int(each.name) for each in kind.expressions] or _SPARK_DECIMAL))
+        return _decimal(*decimal_digits(kind))
     return _OTHERS.get(type_)
+
+
+def decimal_digits(kind: exp.DataType) -> tuple[int, int]:
+    """The precision and the scale of a decimal type of Spark."""
+    precision, scale = [*(int(each.name) for each in kind.expressions), *_SPARK_DECIMAL[len(kind.expressions) :]]
+    return precision, scale
 
 
 def typed_leaf_of(kind: exp.DataType) -> Leaf | None:

@@ -159,7 +159,7 @@ def _map(inner: Read) -> Read:
 
 
 def _struct(declared: Sequence[exp.ColumnDef], path: str, leaves: Leaves) -> Read:
-    fields = _fields(((each.name, each.args["kind"], _is_required(each)) for each in declared), path, {}, leaves)
+    fields = _fields(((each.name, each.args["kind"], is_required(each)) for each in declared), path, {}, leaves)
     known = frozenset(field.written for field in fields)
 
     def read(value: Any, unknown: list[str]) -> dict[str, Any]:
@@ -185,7 +185,8 @@ def _struct(declared: Sequence[exp.ColumnDef], path: str, leaves: Leaves) -> Rea
     return read
 
 
-def _is_required(field: exp.ColumnDef) -> bool:
+def is_required(field: exp.ColumnDef) -> bool:
+    """True where a field of a struct is declared `not null`."""
     return any(isinstance(constraint.kind, exp.NotNullColumnConstraint) for constraint in field.constraints)
 
 

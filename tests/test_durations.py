@@ -34,7 +34,7 @@ def forgotten() -> Iterator[None]:
     durations.expected.cache_clear()
 
 
-@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (6.0, 1.0), (12.0, 0.5), (600.0, 0.2)])
+@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (3.0, 1.0), (6.0, 0.5), (600.0, 0.15)])
 def test_a_file_that_takes_longer_than_it_may_has_its_turn_in_a_share_of_runs(
     seconds: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,9 +17,9 @@ import pytest
 RECORDED = Path(__file__).parents[1] / "durations.json"
 """Seconds by file without its `long` tests, fixtures included, of two workers on a machine with two cores."""
 
-TIME = 6.0
+TIME = 3.0
 """Seconds that a file may take in `make test`, on average of many runs, so that all files take minutes."""
-LEAST = 0.2
+LEAST = 0.15
 """The least share of runs in which a file has its turn."""
 
 _seconds: dict[str, float] = defaultdict(float)

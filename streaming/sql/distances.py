@@ -36,6 +36,18 @@ class Distance:
     greatest: int | None
 
 
+class Equality(NamedTuple):
+    """Rows in a place are needed only where `column` equals `of_column` of a row in another place.
+
+    A condition of the query says so, of values of whatever types.
+    """
+
+    place: Place
+    column: str
+    of_place: Place
+    of_column: str
+
+
 def distances(select: exp.Select, at: Place | None, is_asked: Callable[[str, str], bool]) -> list[Distance]:
     """The distances between columns of the relations that a select reads itself.
 
@@ -60,11 +72,10 @@ def distances(select: exp.Select, at: Place | None, is_asked: Callable[[str, str
     return found
 
 
-def equalities(select: exp.Select, at: Place) -> list[Distance]:
-    """The columns of the relations that a select reads itself which must equal a column of a row at a place: 0 apart.
+def equalities(select: exp.Select, at: Place) -> list[Equality]:
+    """The columns of the relations that a select reads itself which must equal a column of a row at a place.
 
-    A condition says so itself, of values of whatever types: what follows from several of them is not told, as
-    '1' = 1 and 1 = '01'.
+    What follows from several conditions is not told: '1' = 1 and 1 = '01'.
 
     Args:
         select: In its plain form.
@@ -72,7 +83,7 @@ def equalities(select: exp.Select, at: Place) -> list[Distance]:
     """
     read = _read_by(select, at)
     return [
-        Distance(*one, *other, 0, 0)
+        Equality(*one, *other)
         for place, conditions in read.conditions.items()
         for one, other in equal_columns(conditions)
         if one[0] == place != other[0] == at

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from sqlglot import exp
 
 from streaming.base import BadQuery, FrozenMapping
 from streaming.sql.affected import Place, Rewriting
 from streaming.sql.checks import check_key, check_subqueries
-from streaming.sql.distances import Distance, distances, equalities
+from streaming.sql.distances import Distance, Equality, distances, equalities
 from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
 from streaming.sql.restriction import KeyedPlace, columns_read, innermost, keyed_places, restricted_to
+
+_Bound = TypeVar("_Bound", Distance, Equality)
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""
@@ -187,8 +190,7 @@ class Query:
             is_asked: True for a relation and a column of it whose values are compared as they are.
             at: The place of rows that were added or taken back.
         """
-        found = innermost(self._tree, {column: column for column in self.key}) if self.key else None
-        return [] if found is None else distances(found[0], at, is_asked)
+        return [] if self._restrictable is None else distances(self._restrictable, at, is_asked)
 
     def distances_of_changes(
         self, changed: Collection[str], is_asked: Callable[[str, str], bool]
@@ -205,20 +207,27 @@ class Query:
         """
         return self._from_changes(changed, lambda at: self.distances(is_asked, at))
 
-    def equalities_of_changes(self, changed: Collection[str]) -> Mapping[str, Sequence[Sequence[Distance]]]:
+    def equalities_of_changes(self, changed: Collection[str]) -> Mapping[str, Sequence[Sequence[Equality]]]:
         """The columns of relations that `affected` reads which must equal one of the rows that changed in each place.
 
-        They are like `distances_of_changes`, 0 apart; both columns may be of whatever types.
+        Returns:
+            For each place with changed rows some equalities, of the relations that `distances_of_changes` tells of.
         """
+        select = self._restrictable
+        return {} if select is None else self._from_changes(changed, lambda at: equalities(select, at))
+
+    @cached_property
+    def _restrictable(self) -> exp.Select | None:
+        """The innermost select that may be restricted to some keys; None where none may."""
         found = innermost(self._tree, {column: column for column in self.key}) if self.key else None
-        return {} if found is None else self._from_changes(changed, lambda at: equalities(found[0], at))
+        return None if found is None else found[0]
 
     def _from_changes(
-        self, changed: Collection[str], distances_from: Callable[[Place], Sequence[Distance]]
-    ) -> Mapping[str, Sequence[Sequence[Distance]]]:
-        """The distances from the rows that changed in each place, of relations that are read in one place alone."""
-        places, found = self.places, dict[str, list[list[Distance]]]()
-        beside = {at: distances_from(at) for at, name in places.items() if name in changed}
+        self, changed: Collection[str], bounds_from: Callable[[Place], Sequence[_Bound]]
+    ) -> Mapping[str, Sequence[Sequence[_Bound]]]:
+        """The bounds from the rows that changed in each place, of relations that are read in one place alone."""
+        places, found = self.places, dict[str, list[list[_Bound]]]()
+        beside = {at: bounds_from(at) for at, name in places.items() if name in changed}
         for place, relation in places.items():
             told = [
                 [each for each in bounds if (each.place, each.of_place) == (place, at)]

@@ -6,7 +6,8 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.sqlviews.operator import SqlViewRuntime
+    from streaming.sqlviews.positions import Position
     from streaming.sqlviews.relations import MARK, Relation, relations_of
-    from streaming.sqlviews.steps import NamedRows, Position
+    from streaming.sqlviews.steps import NamedRows
 
 make_front(__name__)

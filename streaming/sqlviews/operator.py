@@ -30,8 +30,9 @@ from streaming.operators import (
 )
 from streaming.sources import UnitTable
 from streaming.spark import Analysis
+from streaming.sqlviews.positions import Position
 from streaming.sqlviews.relations import relations_of
-from streaming.sqlviews.steps import MOST_TOUCHED, NamedRows, Position, SqlViewSteps, rows_standing
+from streaming.sqlviews.steps import MOST_TOUCHED, NamedRows, SqlViewSteps, rows_standing
 from streaming.tables import delta
 
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Literal, NamedTuple, Self
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
@@ -17,18 +16,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
     DateType,
-    DecimalType,
     IntegerType,
-    IntegralType,
     LongType,
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
@@ -36,23 +29,18 @@ from streaming.base import (
     BATCH,
     COPY,
     DAY,
-    FIRST_INSTANT,
-    LAST_MILLISECOND,
     REASON,
     SIGN,
     FrozenMapping,
     constant,
     counted,
-    from_micros,
-    to_micros,
 )
 from streaming.changes import ChangePosition, differences, revision_of
-from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, View
+from streaming.declare import CHANGES, CURRENT, View
 from streaming.lake import Lake
 from streaming.log import head
 from streaming.operators import (
     MOST_PARTS,
-    REVISION_OF,
     Batches,
     Coming,
     Effect,
@@ -62,15 +50,15 @@ from streaming.operators import (
     comparable,
     create_table,
     generation_of,
-    moved_on,
     net,
-    revision_followed,
 )
 from streaming.spark import frame_of_arrow
-from streaming.sql import Distance, Place, Query
+from streaming.sql import Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
+from streaming.sqlviews.partners import MOST_IN_MEMORY, Changes, Meetings, Partners, is_equal_in_arrow
+from streaming.sqlviews.positions import Position
 from streaming.sqlviews.relations import Relation, relations_of
-from streaming.tables import EVER, MOST_FOUND, Keys, TimeRange, delta
+from streaming.tables import EVER, Keys, TimeRange, delta
 
 MOST_TOUCHED = 0.25
 """The share of a view's rows that the touched keys may be in number; where they are more, everything is computed.
@@ -78,46 +66,8 @@ MOST_TOUCHED = 0.25
 Of 100,000 keys of two million rows a tenth alone, which Spark scans all rows for, cost 0.59 of the CPU of all, and a
 quarter 0.95.
 """
-MOST_IN_MEMORY = 500_000
-"""Rows of some keys that are found in files and handed to Spark, which scans all rows for those of more.
-
-To find and hand over 200,000 of 20 million rows takes half of the CPU of Spark's scan. `MOST_FOUND` bounds their bytes.
-"""
 FEW = 1_000
 """Keys up to which only these are computed, whatever their share."""
-
-
-@dataclass(frozen=True)
-class Position:
-    """The point up to which an SQL view has followed its sources: batches of streams, `revisions` of all others."""
-
-    progress: Progress
-    revisions: Mapping[str, int]
-
-    @classmethod
-    def of(cls, view: View, table: DeltaTable | None) -> Position:
-        """The position that an open table of the view records."""
-        others: tuple[Operator | ExternalTable, ...] = (*view.reads_current, *view.external)
-        revisions = {each.name: revision_followed(table, each) for each in others}
-        return cls(Progress.of(view, table), FrozenMapping(revisions))
-
-    def __getitem__(self, relation: str) -> int:
-        return self.revisions[relation] if relation in self.revisions else self.progress.through[relation]
-
-    def numbers(self) -> dict[str, int]:
-        """The numbers by which a table keeps this position."""
-        return {**self.progress.numbers(), **{REVISION_OF.format(name): at for name, at in self.revisions.items()}}
-
-    def fence(self, view: View, table: DeltaTable) -> None:
-        """Refuse a step that begins at this position where the open table has another one by now.
-
-        Raises:
-            FencedError: another process has taken over.
-        """
-        self.progress.fence(view, table)
-        there = Position.of(view, table)
-        if there != self:
-            raise moved_on(view, str(dict(self.revisions)), str(dict(there.revisions)))
 
 
 class SqlViewSteps:
@@ -133,8 +83,7 @@ class SqlViewSteps:
         self._outputs = Outputs(lake, view)
         self._streams, self._pinned = relations_of(lake, view)
         self._texts = _Texts(view.query)
-        self._distances_of = dict[frozenset[str], Mapping[str, Sequence[Sequence[Distance]]]]()
-        self._equalities_of = dict[frozenset[str], Mapping[str, Sequence[Sequence[Distance]]]]()
+        self._read_of_changes = dict[frozenset[str], Mapping[str, Sequence[str]]]()
         self._cuts = Cuts(lake, view)
         self._cut = Cut({}, {})
         self._is_wide = False
@@ -240,40 +189,19 @@ class SqlViewSteps:
             own = pa.table({name: keys[column] for name, column in of_key.items()})
             rows = touched.partners(relation.name, own, keyed.columns)
             if rows is None:
-                times = self._times(place, self._distances, found) or EVER
+                times = self._meetings.times(place, found) or EVER
                 rows = relation.among(after[relation.name], Keys(own), keyed.columns, MOST_IN_MEMORY, times)
             if rows is not None:
                 frames.add(self._frame(relation.name, rows), self._texts.near(place))
                 found[place] = rows
                 are_whole |= {*of_key.values()} == {*self._view.query.key}
         near = {*found}
-        for place in dict.fromkeys(each.place for each in self._distances if each.place not in found):
-            if bounded := self._times(place, self._distances, found):
+        for place in (each for each in self._meetings.places_in_time if each not in found):
+            if bounded := self._meetings.times(place, found):
                 relation = self.relations[self._view.query.places[place]]
                 frames.add(relation.near(self._spark, after[relation.name], bounded), self._texts.near(place))
                 near.add(place)
         return frozenset(near), are_whole
-
-    def _times(self, place: Place, distances: Sequence[Distance], near: Mapping[Place, pa.Table]) -> TimeRange | None:
-        """The times of the rows in a place that rows in other places may need; None where these bound none."""
-        column = self.relations[self._view.query.places[place]].time
-        known = [each for each in distances if (each.place, each.column) == (place, column) and each.of_place in near]
-        spans = [_moved(near[each.of_place][each.of_column], each) for each in known]
-        if not spans:
-            return None
-        return max(since for since, _ in spans), min(until for _, until in spans)
-
-    @cached_property
-    def _distances(self) -> Sequence[Distance]:
-        """The distances in time between the rows that some keys need."""
-        return self._view.query.distances(self._is_time)
-
-    def _in_time(self, relation: str, distances: Sequence[Distance]) -> Sequence[Distance]:
-        """Those of the distances that bound the time by which rows of a relation are found."""
-        return [each for each in distances if each.column == self.relations[relation].time]
-
-    def _is_time(self, relation: str, column: str) -> bool:
-        return isinstance(self._types[relation][column].dataType, TimestampType)
 
     def _is_same(self, relation: str, name: str, column: str) -> bool:
         """True where a column of a relation and one of the key have the same values for Arrow as for Spark."""
@@ -304,15 +232,16 @@ class SqlViewSteps:
         """
         if not self._view.query.key:
             return None
-        if (keys := self._plainly_touched(before, after, changed)) is not None:
+        changes = Changes(changed, before, after, self._columns_of_changes(frozenset(each.name for each in changed)))
+        if (keys := self._plainly_touched(changes)) is not None:
             return _Touched(keys)
         signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
         told = {name: rows for name, rows in signed.items() if rows is not None}
         if len(told) < len(signed):
             return None
         # What stands by now lacks the rows that were taken back.
-        times = self._times_of_changes(before, after, changed)
-        partners = self._partners_of_changes(before, after, changed, times)
+        times = self._meetings.times_of_changes(changes)
+        partners = self._meetings.partners_of_changes(changes, times)
         found = {name: self._frame(name, pa.concat_tables(each.rows for each in of)) for name, of in partners.items()}
         keys = self._keys(standing.near(times, found), told, -1, delta.row_count(current))
         return None if keys is None else _Touched(keys, partners)
@@ -322,95 +251,31 @@ class SqlViewSteps:
         types = StructType([self._types[relation][name] for name in rows.column_names])
         return frame_of_arrow(self._spark, rows, types)
 
-    def _times_of_changes(
-        self, before: Position, after: Position, changed: Sequence[Relation]
-    ) -> Mapping[str, TimeRange]:
-        """The times of the rows of relations that rows which changed may be in a row of the result with."""
-        query, times = self._view.query, dict[str, TimeRange]()
-        names = frozenset(each.name for each in changed)
-        if names not in self._distances_of:
-            self._distances_of[names] = {
-                name: in_time
-                for name, told in query.distances_of_changes(names, self._is_time).items()
-                if all(in_time := [self._in_time(name, each) for each in told])
+    def _columns_of_changes(self, changed: frozenset[str]) -> Mapping[str, Sequence[str]]:
+        """The columns of changed rows by which keys, and the rows that these rows meet, are found."""
+        if changed not in self._read_of_changes:
+            meet = self._meetings.columns_of_changes(changed)
+            self._read_of_changes[changed] = {
+                name: [*dict.fromkeys((*self._plain_key(name).values(), *meet.get(name, ())))] for name in changed
             }
-        for name, of_places in self._distances_of[names].items():
-            near = dict[Place, pa.Table]()
-            for at, columns in {each[0].of_place: {one.of_column for one in each} for each in of_places}.items():
-                relation = self.relations[query.places[at]]
-                since, through = before[relation.name], after[relation.name]
-                rows = relation.changed(since, through, sorted(columns), MOST_IN_MEMORY)
-                if rows is not None:
-                    near[at] = rows
-            place = of_places[0][0].place
-            spans = [self._times(place, distances, near) for distances in of_places]
-            known = [each for each in spans if each is not None]
-            if len(known) == len(spans):
-                times[name] = min(since for since, _ in known), max(until for _, until in known)
-        return times
+        return self._read_of_changes[changed]
 
-    def _partners_of_changes(
-        self, before: Position, after: Position, changed: Sequence[Relation], times: Mapping[str, TimeRange]
-    ) -> Mapping[str, Sequence[_Partners]]:
-        """The rows of relations that rows which changed are joined with by equal columns, where Arrow finds them."""
-        query = self._view.query
-        partners, size = dict[str, Sequence[_Partners]](), 0
-        for name, of_places in self._equalities_from(frozenset(each.name for each in changed)).items():
-            values = [self._values_of_changes(before, after, same) for same in of_places]
-            known = [each for each in values if each is not None]
-            if len(known) < len(values):
-                continue
-            read, within, parts = query.columns_read(of_places[0][0].place), times.get(name, EVER), list[_Partners]()
-            for keys in map(Keys, known):
-                rows = self.relations[name].among(after[name], keys, read, MOST_IN_MEMORY, within)
-                size += 0 if rows is None else rows.nbytes
-                if rows is None or size > MOST_FOUND:
-                    break
-                parts.append(_Partners(keys, rows, within))
-            else:
-                partners[name] = parts
-        return partners
+    def _plain_key(self, relation: str) -> Mapping[str, str]:
+        """The columns of a relation with the whole key, by the columns of the key; none where Arrow has other keys."""
+        plain = self._view.query.plain_key(relation)
+        return plain if all(self._is_same(relation, plain[column], column) for column in plain) else {}
 
-    def _values_of_changes(self, before: Position, after: Position, same: Sequence[Distance]) -> pa.Table | None:
-        """The values that columns must have to equal those of the rows that changed in a place, by these columns."""
-        relation = self.relations[self._view.query.places[same[0].of_place]]
-        columns = {each.column: each.of_column for each in same}
-        since, through = before[relation.name], after[relation.name]
-        rows = relation.changed(since, through, [*dict.fromkeys(columns.values())], MOST_IN_MEMORY)
-        # Null equals nothing.
-        told = {} if rows is None else {column: rows[of_column] for column, of_column in columns.items()}
-        return pa.table(told).drop_null() if told else None
-
-    def _equalities_from(self, changed: frozenset[str]) -> Mapping[str, Sequence[Sequence[Distance]]]:
-        """The columns of relations that must equal those of changed ones, where Arrow finds the same equal as Spark."""
-        if changed not in self._equalities_of:
-            self._equalities_of[changed] = {
-                name: in_arrow
-                for name, told in self._view.query.equalities_of_changes(changed).items()
-                if all(in_arrow := [[each for each in same if self._is_equal(each)] for same in told])
-            }
-        return self._equalities_of[changed]
-
-    def _is_equal(self, distance: Distance) -> bool:
-        places = self._view.query.places
-        one = self._types[places[distance.place]][distance.column].dataType
-        other = self._types[places[distance.of_place]][distance.of_column].dataType
-        return one == other and is_equal_in_arrow(one)
-
-    def _plainly_touched(self, before: Position, after: Position, changed: list[Relation]) -> pa.Table | None:
+    def _plainly_touched(self, changes: Changes) -> pa.Table | None:
         """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
-        query, parts = self._view.query, list[pa.Table]()
-        plain_keys = {each.name: query.plain_key(each.name) for each in changed}
+        plain_keys, parts = {name: self._plain_key(name) for name in changes.names}, list[pa.Table]()
+        if not all(plain_keys.values()):
+            return None
         for name, plain in plain_keys.items():
-            if not plain or not all(self._is_same(name, plain[column], column) for column in query.key):
-                return None
-        for each in changed:
-            plain = plain_keys[each.name]
-            rows = each.changed(before[each.name], after[each.name], [*dict.fromkeys(plain.values())], MOST_IN_MEMORY)
+            rows = changes.rows(name)
             if rows is None:
                 return None
-            parts.append(pa.table({column: rows[plain[column]] for column in query.key}))
-        keys = pa.concat_tables(parts).group_by([*query.key]).aggregate([])
+            parts.append(pa.table({column: rows[plain[column]] for column in self._view.query.key}))
+        keys = pa.concat_tables(parts).group_by([*self._view.query.key]).aggregate([])
         # Of more, those of rows that no condition leaves out are worth a job.
         return keys if keys.num_rows <= FEW else None
 
@@ -495,6 +360,10 @@ class SqlViewSteps:
         return delta.opened(uri)
 
     @cached_property
+    def _meetings(self) -> Meetings:
+        return Meetings(self._view.query, self.relations, self._types)
+
+    @cached_property
     def _types(self) -> Mapping[str, StructType]:
         """The columns of each relation."""
         return {name: each.none(self._spark).schema for name, each in self.relations.items()}
@@ -514,28 +383,11 @@ class SqlViewSteps:
         return StructType([*values, *(StructField(name, type_) for name, type_ in types.items())])
 
 
-class _Partners(NamedTuple):
-    """All rows of a relation, of some times, that have one of the keys."""
-
-    keys: Keys
-    rows: pa.Table
-    times: TimeRange
-
-    def of(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table | None:
-        """Columns of all rows of the relation that have one of some keys; None where they are not all here."""
-        is_here = self.times == EVER and {*self.keys.schema.names} == {*keys.column_names}
-        if not is_here or not all(self.keys.are_of(batch).all() for batch in keys.to_batches()):
-            return None
-        own, rows = Keys(keys), self.rows.select(columns)
-        here = [batch.take(pa.array(own.places_in(batch))) for batch in rows.to_batches()]
-        return pa.Table.from_batches(here, rows.schema)
-
-
 class _Touched(NamedTuple):
     """Keys that changed rows may touch, and the rows of relations that were found on the way to them."""
 
     keys: pa.Table
-    partners_of: Mapping[str, Sequence[_Partners]] = FrozenMapping({})
+    partners_of: Mapping[str, Sequence[Partners]] = FrozenMapping({})
 
     def partners(self, relation: str, keys: pa.Table, columns: Sequence[str]) -> pa.Table | None:
         """Columns of the rows of a relation that have one of some keys; None where they have not been found yet."""
@@ -680,18 +532,6 @@ class _RowsNow:
         return self.frames.query(text.sql)
 
 
-def _moved(values: pa.ChunkedArray, distance: Distance) -> TimeRange:
-    """The times that are so far from some instants; from the last to the first one where there are none."""
-    micros = np.asarray(values.drop_null().cast(pa.int64()))
-    first, last = to_micros(FIRST_INSTANT), to_micros(LAST_MILLISECOND)
-    if not len(micros):
-        return LAST_MILLISECOND, FIRST_INSTANT
-    since = first if distance.least is None else int(micros.min()) + distance.least
-    until = last if distance.greatest is None else int(micros.max()) + distance.greatest
-    # A bound beyond the last instant leaves out no row, and one at it stands for none.
-    return from_micros(min(max(since, first), last)), from_micros(min(max(until, first), last))
-
-
 def day_of(view: View, columns: StructType) -> Column:
     """The date of the first column of the key with a time, by the columns of the query; null where there is none."""
     times = (name for name in view.query.key if isinstance(columns[name].dataType, (DateType, TimestampType)))
@@ -721,14 +561,6 @@ def rows_standing(signed: DataFrame, view: View) -> DataFrame:
     keys = {f"_key{place}": comparable(signed, name) for place, name in enumerate(view.columns)}
     standing = net(signed.withColumns(keys), [*keys, COPY], [BATCH])
     return standing.select(*(f"`{name}`" for name in view.columns), COPY, DAY, REASON)
-
-
-def is_equal_in_arrow(type_: DataType) -> bool:
-    """True where Arrow finds the same values equal as Spark, by whose rules zeros have no sign."""
-    # A text of a collation is another type.
-    return type_ == StringType() or isinstance(
-        type_, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType, BooleanType, BinaryType)
-    )
 
 
 def _have_nulls(keys: pa.Table) -> bool:

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 
-from streaming.sql import Distance, Query
+from streaming.sql import Distance, Equality, Query
 
 Row = tuple[Any, ...]
 SCHEMA: dict[str, dict[str, str]] = {
@@ -672,11 +672,11 @@ class Incremental:
             self._affected_near[known] = sql and f"with {', '.join(near.values())} {spark_to_duckdb(sql)}"
         return self._affected_near[known]
 
-    def _is_of_one_type(self, same: Distance) -> bool:
+    def _is_of_one_type(self, same: Equality) -> bool:
         places = self.query.places
         return SCHEMA[places[same.place]][same.column] == SCHEMA[places[same.of_place]][same.of_column]
 
-    def _has_partner(self, same: Sequence[Distance]) -> str:
+    def _has_partner(self, same: Sequence[Equality]) -> str:
         """The condition, in DuckDB's SQL, that a row `r` has the columns of one of the changed rows of a place."""
         equal = " and ".join(f'r."{each.column}" = c."{each.of_column}"' for each in same)
         return f"exists (from {self.query.places[same[0].of_place]}{self.changes} c where {equal})"

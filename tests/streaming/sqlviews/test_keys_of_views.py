@@ -14,7 +14,7 @@ from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream
 from streaming.audit.laws import audit
 from streaming.declare import CURRENT
 from streaming.operators.runtime import runtime_of
-from streaming.sqlviews import steps
+from streaming.sqlviews import partners, steps
 from streaming.tables import delta
 from tests.support.instants import NOW, at
 from tests.support.runs import run
@@ -142,7 +142,8 @@ def test_rows_of_a_key_follow_whatever_its_type(
     step 1   NaN becomes a zero with a sign, and 1.5 becomes NaN; rows of no text differ by their arrays
     step 2   d and f are gone; what was zero is NaN, and a null is an amount
     """
-    monkeypatch.setattr(steps, "MOST_IN_MEMORY", most)
+    for module in (steps, partners):
+        monkeypatch.setattr(module, "MOST_IN_MEMORY", most)
     stands = dict[str, Row]()
     for version, (rows, gone) in enumerate([(FIRST, ""), (SECOND, ""), (THIRD, "df")]):
         lands(lake, rows, version, gone)

@@ -16,7 +16,7 @@ from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream
 from streaming.audit.laws import audit
 from streaming.declare import CURRENT
 from streaming.operators.runtime import runtime_of
-from streaming.sqlviews import steps
+from streaming.sqlviews import partners, steps
 from streaming.tables import delta
 from tests.support.instants import T0
 from tests.support.runs import run
@@ -109,7 +109,8 @@ def test_only_files_are_read_that_may_have_rows_near_in_time(
     day 3, 00:30   it is paid an hour later, to the microsecond, and again a microsecond after that
     day 2, 23:30   another order comes late, together with a payment
     """
-    monkeypatch.setattr(steps, "MOST_IN_MEMORY", most)
+    for module in (steps, partners):
+        monkeypatch.setattr(module, "MOST_IN_MEMORY", most)
     orders, payments = list[Row](), list[Row]()
     for number, (more_orders, more_payments) in enumerate(STEPS):
         lands(lake, more_orders, more_payments)

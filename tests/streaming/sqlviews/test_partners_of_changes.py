@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, View
 from streaming.audit.laws import audit
 from streaming.declare import CURRENT
-from streaming.sqlviews import steps
+from streaming.sqlviews import partners, steps
 from streaming.sqlviews.relations import StreamRelation
 from streaming.tables import delta
 from tests.support.instants import T0
@@ -128,7 +128,8 @@ def test_of_rows_that_changed_ones_join_spark_reads_no_others(
     step 5   that takes a code that nobody has sold
     step 6   a sale, its product and its client change together; the client has no segment any more
     """
-    monkeypatch.setattr(steps, "MOST_IN_MEMORY", most)
+    for module in (steps, partners):
+        monkeypatch.setattr(module, "MOST_IN_MEMORY", most)
     now, read = StreamRelation.now, list[str]()
 
     def told(relation: StreamRelation, of: SparkSession, through: int) -> DataFrame:

@@ -84,9 +84,11 @@ class Continuous(Observer):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
         self._delivering: list[Future[None]] = []
         self._news = {publishing.operator.name: Event() for publishing in self._run.publishing}
+        # Who reads these beside their streams goes on with them, rows or not.
+        self._read_beside = {each.operator.name for each in self._run.publishing if each.operator.current_with}
         self._delivered, self._ended, self._written = Event(), Event(), Event()
         self._wake = Event()
-        self._steps = _Stepping(self._run, self.watch, self._threads, now, lambda: self._wake.set())
+        self._steps = _Stepping(self._run, self.watch, self._threads, now, self._stepped)
         self._giving_way: set[str] = set()
         self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._reporter = Reporter(self._run, self.watch, now, on_measures, on_status)
@@ -148,8 +150,13 @@ class Continuous(Observer):
         self.watch.committed(query, written, batch)
         self._run.deliveries.tell()
         self._written.set()
-        if query in self._news:
+        if query in self._news and (written.rows or query in self._read_beside):
             self._news[query].set()
+
+    def _stepped(self, runtime: OperatorRuntime) -> None:
+        if runtime.operator.name in self._news and runtime.keeps_up_from() is not None:
+            self._news[runtime.operator.name].set()
+        self._wake.set()
 
     def _step(self) -> None:
         self.watch.passed = self.now()
@@ -271,11 +278,16 @@ class Continuous(Observer):
 class _Stepping:
     """Lets each operator that is behind its logs step, none of which waits for another.
 
-    `on_step` is called when an operator has stepped.
+    `on_step` is called when an operator has stepped, and has kept up what it has besides.
     """
 
     def __init__(
-        self, run: Run, watch: Watch, threads: Executor, now: Callable[[], datetime], on_step: Callable[[], None]
+        self,
+        run: Run,
+        watch: Watch,
+        threads: Executor,
+        now: Callable[[], datetime],
+        on_step: Callable[[OperatorRuntime], None],
     ) -> None:
         self._run = run
         self._watch = watch
@@ -341,7 +353,7 @@ class _Stepping:
         self._run.step(runtime, until=lambda: name in self._watch.stopping)
         if name not in self._watch.stopping:
             self._run.keep_up(runtime)
-            self._on_step()
+            self._on_step(runtime)
         if name in self._run.paused:
             # It is tried again later, whether its logs have grown by then or not.
             self._stepped.pop(name, None)

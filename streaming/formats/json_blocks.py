@@ -30,7 +30,7 @@ _QUICK = {
     _Type.INT: pa.int32(),
     _Type.BIGINT: pa.int64(),
     _Type.DOUBLE: pa.float64(),
-    # Of a double each of both makes the nearest one; of digits Arrow might make another.
+    # The strict reader rounds a double, not the digits, to a float, and so has to Arrow.
     _Type.FLOAT: pa.float64(),
     _Type.BOOLEAN: pa.bool_(),
     _Type.TEXT: pa.string(),
@@ -45,10 +45,13 @@ _INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6}
 _ROW = re.compile(r" in row ([0-9]+)$")
 _PART = 500
 """Payloads that are read together where Arrow has refused one of a batch."""
-_MOST_DIGITS = 38
 _FEW, _WORTH = 3, 20
 """To leave one out costs as much as to read so many singly; a few are left out in any case."""
 _MOST_BYTES = 2**30
+_MOST_OPENED = 200
+"""Brackets of a payload that Arrow is given: it ends the process where some thousand are within each other."""
+_WIDE = 76
+"""Digits of the widest decimal of Arrow."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,9 @@ class BlockReader:
 
     def read(self, payloads: pa.BinaryArray) -> Block:
         """The block of all payloads; none of those is certain that Arrow refuses, and in doubt some beside them."""
-        objects = pc.fill_null(pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}")), False)
+        ends = pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}"))
+        opened = pc.add(pc.count_substring(payloads, "{"), pc.count_substring(payloads, "["))
+        objects = pc.fill_null(pc.and_(ends, pc.less_equal(opened, _MOST_OPENED)), False)
         lines = payloads.filter(objects)
         table, row = self._table(lines)
         while table is None and self._undeclared.learn(lines, row or 0):
@@ -201,12 +206,13 @@ def _read(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArray | No
 
 
 def _read_leaves(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """As `_read`, of single values; of nulls nothing is said."""
     assert part.leaf is not None
     if pa.types.is_floating(part.type_):
         # Arrow takes the word NaN, and knows two zeros.
         column = (values if part.leaf.signed_zero else pc.add(values, 0.0)).cast(part.type_, safe=False)
         return column, pc.is_finite(column)
-    if pa.types.is_decimal(part.type_) and part.type_ != values.type:
+    if pa.types.is_decimal(part.type_):
         most = Decimal((0, (9,) * part.type_.precision, -part.type_.scale))
         fits = pc.less_equal(pc.abs(values), pa.scalar(most, values.type))
         return pc.if_else(fits, values, None).cast(part.type_), fits
@@ -219,7 +225,6 @@ def _read_leaves(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArr
 def _read_within(values: pa.Array, part: _Part) -> tuple[pa.Array, pa.BooleanArray | None]:
     """As `_read`, of structs and arrays: one is what the strict reader says where all that is in it is."""
     if pa.types.is_struct(part.type_):
-        # With the fields that nobody declared, which stand behind the others.
         members = dict(zip((each.name for each in values.type), values.flatten(), strict=True))
         read = [_read(members[name], inner) for name, inner in part.parts.items()]
         column = pa.StructArray.from_arrays([each for each, _ in read], fields=[*part.type_], mask=values.is_null())
@@ -254,10 +259,13 @@ def _asked(kind: exp.DataType) -> pa.DataType | None:
         return None if element is None or pa.types.is_decimal(element) else pa.list_(element)
     if kind.is_type(_Type.STRUCT):
         types = {each.name: _asked(each.args["kind"]) for each in kind.expressions}
-        return None if None in types.values() else pa.struct([pa.field(*each) for each in types.items()])
+        # Of a name that is declared twice nobody knows which is meant.
+        is_read = len(types) == len(kind.expressions) and None not in types.values()
+        return pa.struct([pa.field(*each) for each in types.items()]) if is_read else None
     if kind.is_type(_Type.DECIMAL):
-        # Arrow minds the digits behind the point, and not those before it.
-        return pa.decimal128(_MOST_DIGITS, decimal_digits(kind)[1])
+        # Arrow minds the digits that are written, and then adds zeros up to the scale, for which there has to be room.
+        scale = decimal_digits(kind)[1]
+        return pa.decimal256(_WIDE - scale, scale)
     return _QUICK.get(kind.this)
 
 
@@ -272,7 +280,8 @@ def _decimals_in(fields: Iterable[pa.Field]) -> Iterator[str]:
 def _quoted(names: Iterable[str]) -> str:
     """A regular expression of objects in which a field of one of these names may be a text; empty where none is."""
     told = "|".join(sorted({re.escape(name) for name in names}))
-    return told and rf'"({told})"[ \t]*:[ \t]*"|\\u'
+    # A name may be written by escapes.
+    return told and rf'"({told})"[ \t]*:[ \t]*"|\\'
 
 
 def _of_texts(texts: pa.Array, type_: pa.DataType, leaf: Leaf) -> pa.Array:

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.json
 
 from streaming.base import pc
-from streaming.formats.json_text import DEEPEST
 
 _NAMES = pa.list_(pa.string())
 _SAMPLE = 200
 """Payloads of which the undeclared fields are learned, with one that was refused first."""
 _MOST_LEARNED, _MOST_OTHERS = 20, 50
 """Times that a reader learns, and undeclared fields that it knows: whoever sends them may invent new ones."""
-_NOT_FINITE = "NaN|Infinity"
+_NOT_FINITE = "NaN|Inf"
 
 
 class Undeclared:
@@ -38,16 +37,17 @@ class Undeclared:
         """Take note of undeclared fields from `row` on; true if there are new ones, so that another try may succeed."""
         if self._learned >= _MOST_LEARNED:
             return False
-        self._learned += 1
         text = b"\n".join(lines.slice(row, _SAMPLE).to_pylist())
         parse = pa.json.ParseOptions(explicit_schema=self._declared, unexpected_field_behavior="infer")
         try:
             found = pa.json.read_json(pa.BufferReader(text), pa.json.ReadOptions(False, len(text) + 1), parse).schema
-        except pa.ArrowInvalid:
+            known = pa.schema(_with_others(self._declared, self.schema, found))
+        # The second of a name that is no UTF-8.
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             return False
-        known = pa.schema(_with_others(self._declared, self.schema, found))
         if known == self.schema or sum(1 for _ in _others(self._declared, known)) > _MOST_OTHERS:
             return False
+        self._learned += 1
         self.schema = known
         return True
 
@@ -57,8 +57,9 @@ class Undeclared:
         has: dict[str, np.ndarray] = {}
         of_one = _names_of_one(self.schema)
         columns = {name: table[name].combine_chunks() for name in self.schema.names}
-        for other in _told(_types(self._declared), columns, np.ones(number, bool), ""):
-            there = other.is_there | _is_null(other, lines, certain, is_of_one=other.name in of_one)
+        for other in _undeclared_in(_types(self._declared), columns, np.ones(number, bool), ""):
+            is_null, is_sure = _nulls_of(other, lines, is_of_one=other.name in of_one)
+            there, certain = other.is_there | is_null, certain & is_sure
             has[other.path] = has[other.path] | there if other.path in has else there
         if not has:
             return pa.nulls(number, _NAMES), certain
@@ -66,9 +67,8 @@ class Undeclared:
         those = np.stack([has[name] for name in names], axis=1)
         numbers = those.sum(axis=1)
         some = pa.array(numbers > 0)
-        # The strict reader refuses both in a value that nobody declared, too.
-        opened = pc.add(pc.count_substring(lines, "{"), pc.count_substring(lines, "["))
-        odd = pc.or_(pc.match_substring_regex(lines, _NOT_FINITE), pc.greater(opened, DEEPEST))
+        # The strict reader refuses these in a value that nobody declared, too.
+        odd = pc.match_substring_regex(lines, _NOT_FINITE)
         certain &= ~pc.and_(some, odd).to_numpy(zero_copy_only=False)
         offsets = pa.array(np.concatenate([[0], np.cumsum(numbers)]), pa.int32())
         lists = pa.ListArray.from_arrays(offsets, pa.array(names).take(pa.array(np.nonzero(those)[1])))
@@ -92,34 +92,35 @@ def any_within(lists: pa.ListArray, elements: np.ndarray) -> np.ndarray:
     return within
 
 
-def _told(
+def _undeclared_in(
     declared: Mapping[str, pa.DataType], columns: Mapping[str, pa.Array], are_objects: np.ndarray, path: str
 ) -> Iterator[_Other]:
     """The undeclared fields among the `columns` of some objects, and within these."""
     for name, values in columns.items():
         if name in declared:
-            yield from _told_within(declared[name], values, f"{path}{name}")
+            yield from _undeclared_within(declared[name], values, f"{path}{name}")
         else:
             is_there = values.is_valid().to_numpy(zero_copy_only=False)
             yield _Other(f"{path}{name}", name, is_there, are_objects & ~is_there)
 
 
-def _told_within(declared: pa.DataType, values: pa.Array, path: str) -> Iterator[_Other]:
+def _undeclared_within(declared: pa.DataType, values: pa.Array, path: str) -> Iterator[_Other]:
+    """The undeclared fields within the values of a declared field."""
     if pa.types.is_struct(declared):
         members = dict(zip(_types(values.type), values.flatten(), strict=True))
         are_objects = values.is_valid().to_numpy(zero_copy_only=False)
-        yield from _told(_types(declared), members, are_objects, f"{path}.")
+        yield from _undeclared_in(_types(declared), members, are_objects, f"{path}.")
     elif pa.types.is_list(declared):
-        for each in _told_within(declared.value_type, values.flatten(), path):
+        for each in _undeclared_within(declared.value_type, values.flatten(), path):
             yield each._replace(is_there=any_within(values, each.is_there), is_open=any_within(values, each.is_open))
 
 
-def _is_null(other: _Other, lines: pa.BinaryArray, certain: np.ndarray, *, is_of_one: bool) -> np.ndarray:
-    """Which lines have an undeclared field as null; where their text does not tell, none is `certain`.
+def _nulls_of(other: _Other, lines: pa.BinaryArray, *, is_of_one: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which lines have an undeclared field as null, and of which lines that is certain by their text.
 
     `is_of_one`: no other field, declared or not, has its name.
     """
-    is_null = np.zeros(len(lines), bool)
+    is_null, is_sure = np.zeros(len(lines), bool), np.ones(len(lines), bool)
     places = np.flatnonzero(other.is_open & ~other.is_there)
     if len(places):
         without = lines.take(pa.array(places))
@@ -127,8 +128,8 @@ def _is_null(other: _Other, lines: pa.BinaryArray, certain: np.ndarray, *, is_of
         # A text without escapes has no quote, so that what is said is the name of a field.
         escaped = pc.match_substring(without, "\\").to_numpy(zero_copy_only=False)
         is_null[places] = said & ~escaped
-        certain[places] &= ~(escaped | (said & (not is_of_one)))
-    return is_null
+        is_sure[places] = ~(escaped | (said & (not is_of_one)))
+    return is_null, is_sure
 
 
 def _with_others(declared: Iterable[pa.Field], known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
@@ -143,6 +144,7 @@ def _with_others(declared: Iterable[pa.Field], known: Iterable[pa.Field], found:
 
 
 def _grown(declared: pa.DataType, known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """The known type of a declared field, with the undeclared ones that were found within it."""
     if pa.types.is_struct(declared) and pa.types.is_struct(found):
         return pa.struct(_with_others(declared, known, found))
     if pa.types.is_list(declared) and pa.types.is_list(found):

@@ -131,7 +131,7 @@ def _whole(bits: int, type_: str) -> Leaf:
     return Leaf(of_json, of_text, words, words)
 
 
-def _decimal(precision: int, scale: int = 0) -> Leaf | None:
+def _decimal(precision: int, scale: int) -> Leaf | None:
     if not 0 <= scale <= precision <= _MOST_DIGITS or precision == 0:
         return None
     context = Context(prec=precision, traps=[Inexact, InvalidOperation, Overflow])

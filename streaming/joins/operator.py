@@ -142,7 +142,7 @@ class JoinedSteps:
             find = self._unmatched if suffix == UNMATCHED else self._pairs
             frame = find(before, after, batches)
             rows = None if frame is None else results(self._joined, frame, after.batch, instant)
-            written = self._commit(suffix, rows, stands[suffix], after)
+            written += self._commit(suffix, rows, stands[suffix], after)
         return Written(written)
 
     def _pairs(self, before: Progress, after: Progress, batches: Batches) -> DataFrame | None:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.base import QueryFailed, StreamingError, interval
 from streaming.changes import Publishing
 from streaming.clocks import latest
-from streaming.declare import ExternalTable, Pipeline
+from streaming.declare import ExternalTable, Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
@@ -84,8 +84,9 @@ class Continuous(Observer):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
         self._delivering: list[Future[None]] = []
         self._news = {publishing.operator.name: Event() for publishing in self._run.publishing}
-        # Who reads these beside their streams goes on with them, rows or not.
-        self._read_beside = {each.operator.name for each in self._run.publishing if each.operator.current_with}
+        # Views that are read beside these wait for their steps, which are told of with what is published.
+        self._told_each_step = {each.operator.name for each in self._run.publishing if each.operator.current_with}
+        self._updated = {view.name for view in pipeline.updated} & self._news.keys()
         self._delivered, self._ended, self._written = Event(), Event(), Event()
         self._wake = Event()
         self._steps = _Stepping(self._run, self.watch, self._threads, now, self._stepped)
@@ -150,12 +151,12 @@ class Continuous(Observer):
         self.watch.committed(query, written, batch)
         self._run.deliveries.tell()
         self._written.set()
-        if query in self._news and (written.rows or query in self._read_beside):
+        if query in self._news and (written.rows or query in self._told_each_step):
             self._news[query].set()
 
-    def _stepped(self, runtime: OperatorRuntime) -> None:
-        if runtime.operator.name in self._news and runtime.keeps_up_from() is not None:
-            self._news[runtime.operator.name].set()
+    def _stepped(self, operator: Operator) -> None:
+        if operator.name in self._updated:
+            self._news[operator.name].set()
         self._wake.set()
 
     def _step(self) -> None:
@@ -287,7 +288,7 @@ class _Stepping:
         watch: Watch,
         threads: Executor,
         now: Callable[[], datetime],
-        on_step: Callable[[OperatorRuntime], None],
+        on_step: Callable[[Operator], None],
     ) -> None:
         self._run = run
         self._watch = watch
@@ -353,7 +354,7 @@ class _Stepping:
         self._run.step(runtime, until=lambda: name in self._watch.stopping)
         if name not in self._watch.stopping:
             self._run.keep_up(runtime)
-            self._on_step(runtime)
+            self._on_step(runtime.operator)
         if name in self._run.paused:
             # It is tried again later, whether its logs have grown by then or not.
             self._stepped.pop(name, None)

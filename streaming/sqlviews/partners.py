@@ -99,7 +99,7 @@ class Meetings:
         """The times of the rows in a place that rows in other places may need; None where these bound none."""
         return self._times(place, self._distances, near)
 
-    def columns_of_changes(self, changed: frozenset[str]) -> Mapping[str, Collection[str]]:
+    def columns_of_changes(self, changed: frozenset[str]) -> Mapping[str, Sequence[str]]:
         """The columns by which changed rows of relations tell what they may meet."""
         told: list[Sequence[Sequence[Distance | Equality]]] = [
             *self._distances_from(changed).values(),
@@ -108,7 +108,7 @@ class Meetings:
         read: dict[str, dict[str, None]] = {}
         for each in (each for of_places in told for bounds in of_places for each in bounds):
             read.setdefault(self._query.places[each.of_place], {})[each.of_column] = None
-        return read
+        return {name: [*columns] for name, columns in read.items()}
 
     def times_of_changes(self, changes: Changes) -> Mapping[str, TimeRange]:
         """The times of the rows of relations that changed rows may be in a row of the result with."""

@@ -83,7 +83,6 @@ class SqlViewSteps:
         self._outputs = Outputs(lake, view)
         self._streams, self._pinned = relations_of(lake, view)
         self._texts = _Texts(view.query)
-        self._read_of_changes = dict[frozenset[str], Mapping[str, Sequence[str]]]()
         self._cuts = Cuts(lake, view)
         self._cut = Cut({}, {})
         self._is_wide = False
@@ -232,14 +231,14 @@ class SqlViewSteps:
         """
         if not self._view.query.key:
             return None
-        changes = Changes(changed, before, after, self._columns_of_changes(frozenset(each.name for each in changed)))
-        if (keys := self._plainly_touched(changes)) is not None:
+        if (keys := self._plainly_touched(before, after, changed)) is not None:
             return _Touched(keys)
         signed = {each.name: each.signed(self._spark, before[each.name], after[each.name]) for each in changed}
         told = {name: rows for name, rows in signed.items() if rows is not None}
         if len(told) < len(signed):
             return None
         # What stands by now lacks the rows that were taken back.
+        changes = Changes(changed, before, after, self._meetings.columns_of_changes(frozenset(signed)))
         times = self._meetings.times_of_changes(changes)
         partners = self._meetings.partners_of_changes(changes, times)
         found = {name: self._frame(name, pa.concat_tables(each.rows for each in of)) for name, of in partners.items()}
@@ -251,25 +250,18 @@ class SqlViewSteps:
         types = StructType([self._types[relation][name] for name in rows.column_names])
         return frame_of_arrow(self._spark, rows, types)
 
-    def _columns_of_changes(self, changed: frozenset[str]) -> Mapping[str, Sequence[str]]:
-        """The columns of changed rows by which keys, and the rows that these rows meet, are found."""
-        if changed not in self._read_of_changes:
-            meet = self._meetings.columns_of_changes(changed)
-            self._read_of_changes[changed] = {
-                name: [*dict.fromkeys((*self._plain_key(name).values(), *meet.get(name, ())))] for name in changed
-            }
-        return self._read_of_changes[changed]
-
     def _plain_key(self, relation: str) -> Mapping[str, str]:
         """The columns of a relation with the whole key, by the columns of the key; none where Arrow has other keys."""
         plain = self._view.query.plain_key(relation)
         return plain if all(self._is_same(relation, plain[column], column) for column in plain) else {}
 
-    def _plainly_touched(self, changes: Changes) -> pa.Table | None:
+    def _plainly_touched(self, before: Position, after: Position, changed: Sequence[Relation]) -> pa.Table | None:
         """The keys that changed rows may touch, where these have the whole key and are few; starts no Spark."""
-        plain_keys, parts = {name: self._plain_key(name) for name in changes.names}, list[pa.Table]()
+        plain_keys, parts = {each.name: self._plain_key(each.name) for each in changed}, list[pa.Table]()
         if not all(plain_keys.values()):
             return None
+        columns = {name: [*dict.fromkeys(plain.values())] for name, plain in plain_keys.items()}
+        changes = Changes(changed, before, after, columns)
         for name, plain in plain_keys.items():
             rows = changes.rows(name)
             if rows is None:

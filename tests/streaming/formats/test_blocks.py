@@ -37,6 +37,7 @@ VALUES = (
         '"\\ud83d"',
         '"\t"',
     ),
+    *("Inf", "-Inf", "341e18", "99", "7292037017195216179838918152748866288", "68077429297530296468635786763"),
     *("1000", "1.005", "1.5000", '"1.5"', "1e5", "0.000000", "0e-50", "1e-31", "3.5e38", "3.4028235677973366e38"),
     *("5", "-5", "5.0", "1e2", "2.5", "-0.0", "-0", "0.1", "127", "128", "40000", "2147483648", "9223372036854775808"),
     *("1e400", "1e-400", "NaN", "Infinity", "-Infinity", "+1", "01", "1.", f"1.{'0' * 40}1", "1234567890" * 4),
@@ -224,6 +225,9 @@ LEAVES = {
     "decimal(5, 2)": ("1", "1.5", "-0", "0.00", "999.99", "-999.99", "1e2", "15e-1", "1.50"),
     "decimal(3)": ("7", "-999", "1e2", "0"),
     "decimal(38, 30)": ("0.1", "99999999.999999999999999999999999999999", "-1e-30"),
+    "decimal(38, 18)": ("1", "-99999999999999999999", "1e-18"),
+    "decimal(38, 38)": ("0.5", "-0.99999999999999999999999999999999999999"),
+    "decimal(37, 2)": ("99999999999999999999999999999999999.99", "0.01"),
     "bigint": DECLARED["n"],
     "tinyint": DECLARED["tiny"],
     "boolean": DECLARED["flag"],
@@ -383,6 +387,8 @@ UNDECLARED = (
         '"inner":{"note":null}',
         '"inner":{"a":NaN}',
         '"other":NaN',
+        '"other":Inf',
+        '"other":-Inf',
         '"other":1e400',
         '"n\\u006fte":null',
         '"n\\u006fte":1',
@@ -435,6 +441,62 @@ def test_numbers_with_few_digits_are_read_together_and_texts_in_their_place_are_
     assert rows(of.arrays(pa.array(sent, pa.binary()), None)) == rows(
         Decoder.arrays(of, pa.array(sent, pa.binary()), None)
     )
+
+
+@pytest.mark.parametrize(
+    ("type_", "number"),
+    [
+        ("decimal(38, 18)", "341e18"),
+        ("decimal(38, 38)", "99"),
+        ("decimal(38, 2)", "7292037017195216179838918152748866288"),
+        ("decimal(37, 2)", "6895404696626466052508710092098042956"),
+        ("decimal(36, 10)", "68077429297530296468635786763"),
+    ],
+)
+def test_a_number_too_large_for_its_decimal_is_rejected_however_many_bits_it_has(type_: str, number: str) -> None:
+    of = decoder(Json(f"x {type_}"))
+    sent = pa.array([f'{{"x":{number}}}'.encode()], pa.binary())
+    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    assert of.arrays(sent, None)[0].null_count == 1
+
+
+@pytest.mark.parametrize("payload", ['{"x":{"a\\/b":"1.5"}}', '{"x":{"a\\u002fb":"1.5"}}', '{"x":{"a/b": "1.5"}}'])
+def test_a_text_is_no_decimal_however_its_name_is_written(payload: str) -> None:
+    of = decoder(Json("x struct<`a/b`: decimal(5, 2)>"))
+    sent = pa.array([payload.encode()], pa.binary())
+    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    assert of.arrays(sent, None)[0].null_count == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("[" * levels + "]" * levels for levels in (150, 450, 1_000, 30_000)),
+        *('{"a":' * levels + "1" + "}" * levels for levels in (150, 450, 1_000, 30_000)),
+    ],
+    ids=lambda value: f"{value[0]}{len(value)}",
+)
+def test_values_within_each_other_end_neither_the_process_nor_the_batch(value: str) -> None:
+    of = decoder(Json("id string, s struct<a: int>"))
+    for payload in (f'{{"id":"a","deep":{value}}}', f'{{"id":"a","s":{{"a":1,"deep":{value}}}}}', f'{{"id":{value}}}'):
+        sent = pa.array([b'{"id":"b"}', payload.encode()], pa.binary())
+        assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+
+
+@pytest.mark.parametrize("payload", [b'{"id":"a","\xff":1}', b'{"s":{"a":1,"\xff":2}}'])
+def test_an_undeclared_name_that_is_no_text_rejects_its_row_alone(payload: bytes) -> None:
+    of = decoder(Json("id string, s struct<a: int>"))
+    sent = pa.array([b'{"id":"b"}', payload], pa.binary())
+    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    assert of.arrays(sent, None)[2].to_pylist() == [None, "json: the payload is not UTF-8"]
+
+
+def test_defects_keep_no_reader_from_learning_undeclared_fields() -> None:
+    of = decoder(Json("id string, n int"))
+    assert of._blocks is not None
+    for _ in range(30):
+        of.arrays(pa.array([b'{"n":"x"}'] * 3, pa.binary()), None)
+    assert of._blocks.read(pa.array([b'{"n":1,"new":2}'] * 500, pa.binary())).certain.all()
 
 
 def test_payloads_with_undeclared_fields_in_what_is_nested_are_read_together() -> None:

@@ -28,6 +28,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operators import runtime as runtimes
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
+from streaming.tables import delta
 from tests.streaming.joins import oracle
 from tests.streaming.joins.oracle import Row
 from tests.support.delivering import Courier
@@ -254,10 +255,13 @@ def test_a_step_looks_at_each_table_once_before_it_writes_it(
     monkeypatch.setattr(DeltaTable, "__init__", counting)
     (rest,) = steps.pieces(10_000)
     assert [opened.count(uri) for uri in uris] == [1, 1]
+    before = [delta.row_count(delta.opened(uri)) for uri in uris]
     opened.clear()
-    assert steps.step(rest, lambda: NOW).rows > 0
+    written = steps.step(rest, lambda: NOW)
     # Once to see where it is, once to commit.
     assert [opened.count(uri) for uri in uris] == [2, 2]
+    more = [delta.row_count(delta.opened(uri)) - rows for uri, rows in zip(uris, before, strict=True)]
+    assert all(more) and written.rows == sum(more)
 
 
 @pytest.mark.long

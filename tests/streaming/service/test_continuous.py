@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from streaming import Files, Joined, Lake, Pipeline, Tumbling, Windowed, agg
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.operators import Written
 from streaming.operators.progress import Progress
 from streaming.service import continuous, progress_table
 from streaming.service.continuous import Continuous, Ending
@@ -57,6 +58,24 @@ def test_a_window_is_published_by_the_batch_whose_clock_closes_it_and_needs_no_o
     assert published_after(spark, lake, 15) == [at(10)]  # clock: 10 s, the end of the first window
     assert published_after(spark, lake, 24) == [at(10)]  # clock: 19 s
     assert published_after(spark, lake, 99) == [at(10), at(20), at(30)]  # clock: 94 s, past several
+
+
+def test_what_is_current_is_looked_at_after_steps_that_wrote_rows_or_updates(spark: SparkSession, lake: Lake) -> None:
+    plain = pipeline.views[0]
+    updated = replace(plain, name="updated", late="update", allowed_lateness="1 minute")
+    running = Continuous(
+        spark, lake, replace(pipeline, operators=(plain, updated)), utc_now, lambda measures: None, lambda status: None
+    )
+    news = running._news
+    for view in (plain, updated):
+        for rows in (0, 1):
+            with running.watch.during(view.name, rows):
+                running.committed(view.name, Written(rows), None)
+            assert news[view.name].is_set() == bool(rows)
+        news[view.name].clear()
+        # What it has besides its steps was kept up.
+        running._stepped(view)
+    assert (news[plain.name].is_set(), news[updated.name].is_set()) == (False, True)
 
 
 @pytest.mark.long

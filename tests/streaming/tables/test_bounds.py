@@ -15,6 +15,7 @@ import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable, Schema
 from hypothesis import HealthCheck, given, settings
@@ -170,8 +171,9 @@ def _check(uri: str, rows: pa.Table, filters: _Filters, *, others: bool) -> None
             other = pa.array(other, type_).to_pylist() if test == "in" else pa.scalar(other, type_).as_py()
         expected = [row["n"] for row in values if _is_wanted(row[name], test, other)]
         if test == "in" and any(map(_is_nan, other)):
-            # Arrow's sets have NaN.
-            expected = [row["n"] for row in values if row[name] in other or _is_nan(row[name])]
+            # Arrow's sets have NaN, and yet it finds none beside equal numbers, whatever Delta says of the file.
+            alone = pa.dataset.dataset(table.file_uris(), schema=rows.schema) if table.file_uris() else None
+            expected = [] if alone is None else _numbers(alone.to_table(filter=_expression(name, type_, test, other)))
         if test == "in" and 0.0 in other and pa.types.is_floating(type_):
             # Arrow by itself, without Delta, takes a Parquet file of nothing but 0.0 for one of -0.0, which it tells
             # apart in sets.

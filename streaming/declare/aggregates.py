@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from streaming.base import ORDER, DeclarationError, F, Kind, settle
 
@@ -35,6 +35,17 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Simple:
+    """An aggregate of one value of each row: how many there are, their sum, mean, or the least or greatest of them.
+
+    `value` is a SQL expression over the columns of a row; rows for which it is null do not count.
+    """
+
+    function: Literal["count", "sum", "mean", "min", "max"]
+    value: str
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """One aggregate over the rows of a window.
 
@@ -52,6 +63,8 @@ class Aggregate:
     order of their rows alone. Without it the audit allows a billionth of the value.
 
     `measured` is the SQL expression whose unit its values have, too; of a count, a share and the like there is none.
+
+    `simple` is what `sql` says where that is no more than one `Simple` aggregate, so that Arrow may compute it as well.
     """
 
     sql: str
@@ -63,6 +76,7 @@ class Aggregate:
     rounding: str | None = None
     takes: tuple[tuple[str, tuple[Kind, ...]], ...] = ()
     measured: str = ""
+    simple: Simple | None = None
 
     def __post_init__(self) -> None:
         settle(self, "an aggregate")
@@ -72,9 +86,9 @@ class Aggregate:
         return F.expr(self.sql)
 
 
-def _added(sql: str, meaning: str, of_nothing: int | None = None) -> Aggregate:
+def _added(sql: str, meaning: str, simple: Simple, of_nothing: int | None = None) -> Aggregate:
     """An aggregate that is the sum of itself over parts of the rows."""
-    return Aggregate(sql, meaning, of_nothing, parts=(Part(sql, "sum({0})"),))
+    return Aggregate(sql, meaning, of_nothing, parts=(Part(sql, "sum({0})"),), simple=simple)
 
 
 def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
@@ -86,7 +100,32 @@ def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
     rounding = f"sum(abs(cast({value} as double))) * {2 * _EPSILON!r}"
     whole, takes = "{0} / nullif({1}, 0)", ((value, _MEASURES),)
     parts = (total, number)
-    return Aggregate(sql, meaning, None, parts, whole, in_doubles=True, rounding=rounding, takes=takes, measured=value)
+    return Aggregate(
+        sql,
+        meaning,
+        None,
+        parts,
+        whole,
+        in_doubles=True,
+        rounding=rounding,
+        takes=takes,
+        measured=value,
+        simple=Simple("mean", value),
+    )
+
+
+def _extreme(function: Literal["min", "max"], value: str, meaning: str) -> Aggregate:
+    """The least or greatest value."""
+    parts, takes = (Part(f"{function}({value})", f"{function}({{0}})"),), ((value, _IN_ORDER),)
+    return Aggregate(
+        parts[0].sql,
+        meaning,
+        parts=parts,
+        rounding=_EXACT,
+        takes=takes,
+        measured=value,
+        simple=Simple(function, value),
+    )
 
 
 def _picked(function: str, value: str, place: str, meaning: str, measure: str | None = None) -> Aggregate:
@@ -102,8 +141,9 @@ def _picked(function: str, value: str, place: str, meaning: str, measure: str | 
 def count(where: str | None = None) -> Aggregate:
     """Number of rows, or of those for which the SQL condition `where` is true. Never null."""
     if where is None:
-        return _added("count(1)", "number of rows", of_nothing=0)
-    return _added(f"count_if({where})", f"number of rows where {where}", of_nothing=0)
+        return _added("count(1)", "number of rows", Simple("count", "1"), of_nothing=0)
+    rows = Simple("count", f"if(({where}\n), 1, null)")
+    return _added(f"count_if({where})", f"number of rows where {where}", rows, of_nothing=0)
 
 
 def mean(value: str) -> Aggregate:
@@ -125,22 +165,18 @@ def sum(value: str) -> Aggregate:
     amounts times the machine epsilon (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
     rounding = f"count({value}) * sum(abs(cast({value} as double))) * {_EPSILON!r}"
-    added, takes = _added(f"sum({value})", f"sum of {value}"), ((value, _MEASURES),)
+    added, takes = _added(f"sum({value})", f"sum of {value}", Simple("sum", value)), ((value, _MEASURES),)
     return replace(added, rounding=rounding, takes=takes, measured=value)
 
 
 def minimum(value: str) -> Aggregate:
     """Smallest value of the SQL expression `value`; null where there is none."""
-    parts = (Part(f"min({value})", "min({0})"),)
-    takes = ((value, _IN_ORDER),)
-    return Aggregate(parts[0].sql, f"smallest {value}", parts=parts, rounding=_EXACT, takes=takes, measured=value)
+    return _extreme("min", value, f"smallest {value}")
 
 
 def maximum(value: str) -> Aggregate:
     """Greatest value of the SQL expression `value`; null where there is none."""
-    parts = (Part(f"max({value})", "max({0})"),)
-    takes = ((value, _IN_ORDER),)
-    return Aggregate(parts[0].sql, f"greatest {value}", parts=parts, rounding=_EXACT, takes=takes, measured=value)
+    return _extreme("max", value, f"greatest {value}")
 
 
 def share(condition: str) -> Aggregate:

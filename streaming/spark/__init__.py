@@ -7,10 +7,10 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.spark import java
     from streaming.spark.analysis import Analysis
-    from streaming.spark.arrow_expressions import arrow_expressions
+    from streaming.spark.arrow_expressions import arrow_expressions, is_equal_in_arrow
     from streaming.spark.arrow_frame import frame_of_arrow
     from streaming.spark.arrow_rows import Rows
-    from streaming.spark.arrow_tree import ArrowExpression, Unproven
+    from streaming.spark.arrow_tree import ArrowExpression, Unproven, decimal_type
     from streaming.spark.checkpoint import (
         TakenFile,
         check_checkpoint,

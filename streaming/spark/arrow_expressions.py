@@ -12,6 +12,17 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from streaming.spark.arrow_rules import Node, RefusedError, column, kind_of, translated
 from streaming.spark.arrow_tree import ArrowExpression, Unproven
@@ -62,6 +73,14 @@ def arrow_expressions(frame: DataFrame) -> dict[str, ArrowExpression | Unproven]
             first, second = frame.select(*names[:half]), frame.select(*names[half:])
             return {**arrow_expressions(first), **arrow_expressions(second)}
     return _Plan(plan).expressions(frame.columns, changing)
+
+
+def is_equal_in_arrow(type_: DataType) -> bool:
+    """True where Arrow finds the same values equal as Spark, by whose rules zeros have no sign."""
+    # A text of a collation is another type.
+    return type_ == StringType() or isinstance(
+        type_, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType, BooleanType, BinaryType)
+    )
 
 
 def _quoted(name: str) -> str:

@@ -11,20 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType, TimestampType
 
 from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, from_micros, to_micros
+from streaming.spark import is_equal_in_arrow
 from streaming.sql import Distance, Equality, Place, Query
 from streaming.sqlviews.positions import Position
 from streaming.sqlviews.relations import Relation
@@ -203,11 +193,3 @@ def _moved(values: pa.ChunkedArray, distance: Distance) -> TimeRange:
     until = last if distance.greatest is None else int(micros.max()) + distance.greatest
     # A bound beyond the last instant leaves out no row, and one at it stands for none.
     return from_micros(min(max(since, first), last)), from_micros(min(max(until, first), last))
-
-
-def is_equal_in_arrow(type_: DataType) -> bool:
-    """True where Arrow finds the same values equal as Spark, by whose rules zeros have no sign."""
-    # A text of a collation is another type.
-    return type_ == StringType() or isinstance(
-        type_, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType, BooleanType, BinaryType)
-    )

@@ -52,10 +52,10 @@ from streaming.operators import (
     generation_of,
     net,
 )
-from streaming.spark import frame_of_arrow
+from streaming.spark import frame_of_arrow, is_equal_in_arrow
 from streaming.sql import Place, Query
 from streaming.sqlviews.cuts import Cut, Cuts
-from streaming.sqlviews.partners import MOST_IN_MEMORY, Changes, Meetings, Partners, is_equal_in_arrow
+from streaming.sqlviews.partners import MOST_IN_MEMORY, Changes, Meetings, Partners
 from streaming.sqlviews.positions import Position
 from streaming.sqlviews.relations import Relation, relations_of
 from streaming.tables import EVER, Keys, TimeRange, delta

@@ -34,7 +34,9 @@ from streaming.operators import (
     versions_now,
 )
 from streaming.sources import UnitTable
+from streaming.spark import Unproven
 from streaming.tables import delta
+from streaming.views.arrow_results import MOST_ROWS, row_expressions
 from streaming.views.changed_windows import effect_on_windows
 from streaming.views.computation import WindowAnalysis, computation_of
 from streaming.views.corrections import (
@@ -284,10 +286,15 @@ class WindowedRuntime(OverWindowsRuntime[Windowed]):
         }
 
     def analysis(self, spark: SparkSession) -> dict[str, Any]:
-        """`parts`: aggregates are kept of open windows; `folds`: rows can be folded into panes."""
+        """`parts`: aggregates are kept of open windows; `folds`: rows can be folded into panes.
+
+        `by_spark`: why Arrow computes no results, empty where it does.
+        """
         view = self.operator
-        kept = WindowAnalysis.once(spark, view, {view.of.name: log_schema(spark, view.of).json()}).kept
-        return {"parts": bool(kept.wholes), "folds": can_fold(view, kept)}
+        analysis = WindowAnalysis.once(spark, view, {view.of.name: log_schema(spark, view.of).json()})
+        kept, expressions = analysis.kept, row_expressions(analysis)
+        by_spark = expressions.reason if isinstance(expressions, Unproven) else ""
+        return {"parts": bool(kept.wholes), "folds": can_fold(view, kept), "by_spark": by_spark}
 
     def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         return _described(analysis, self.lake, self.operator)
@@ -484,6 +491,8 @@ def _computed(analysis: Mapping[str, Any], lake: Lake, view: Windowed, at: Progr
     closing = "when the clock passes the end of a window, its rows are read from the log"
     if log.can_retract():
         return f"{closing}; they cannot be folded on the way, because some were taken back"
+    if not analysis["by_spark"]:
+        closing += f" (up to {MOST_ROWS:,} of them by Arrow, without a job of Spark)"
     if not analysis["folds"]:
         return f"{closing}; they cannot be folded on the way, because {_untold(lake, view)}"
     if view.window.overlap >= GATHERED_FROM:

@@ -17,13 +17,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import DAY, FIRST_INSTANT, STAMP, WINDOW, WRITTEN_AT, constant, date_literal
+from streaming.base import DAY, FIRST_INSTANT, STAMP, WINDOW, WRITTEN_AT, constant, date_literal, pc
 from streaming.clocks import latest
 from streaming.declare import STATE, OverWindows, Windowed
 from streaming.lake import Lake
@@ -31,6 +32,7 @@ from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Batches, Progress, StateCleaner, Written, can_be_compared, create_table, in_pieces
 from streaming.spark import function_errors
 from streaming.tables import delta, forget_days, storage
+from streaming.views.arrow_results import ArrowResults
 from streaming.views.computation import WindowAnalysis
 from streaming.views.partial_results import PartialColumns
 from streaming.views.results import SESSION, ends_within, has_windows, kind_of, with_order, with_sessions
@@ -40,6 +42,8 @@ FOLDED_FROM = 1_000_000
 GATHERED_FROM = 4
 """In how many windows a row is at least where it pays to put the rows of a pane together before anything else."""
 _PANE, _CLOSED = "_pane", "_closed"
+_BOUNDS = ("window_start", "window_end")
+_INSTANT = pa.timestamp("us", "UTC")
 Of = TypeVar("Of", bound=OverWindows)
 
 
@@ -190,10 +194,10 @@ class WindowSteps(ABC, Generic[Of]):
     @abstractmethod
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written: ...
 
-    def _publish(self, results: DataFrame | None, before: Progress, after: Progress, now: datetime) -> int:
+    def _publish(self, results: DataFrame | pa.Table | None, before: Progress, after: Progress, now: datetime) -> int:
         """Append `results`, None for none, in one commit that also says how far the operator is; returns their rows.
 
-        A commit without results starts no Spark.
+        A commit without results, or with those that are in memory, starts no Spark.
         """
         columns = StructType([*self.analysis.results.fields, StructField(WRITTEN_AT, TimestampType())])
         uri = create_table(self.lake, self.operator, "", columns)
@@ -202,22 +206,23 @@ class WindowSteps(ABC, Generic[Of]):
         def fence(table: DeltaTable) -> None:
             before.fence(self.operator, table)
 
-        if results is None:
+        dropped = [day for log in self.logs.values() if (day := log.dropped_before()) is not None]
+        # An operator that is new on old logs has not all rows of windows that begin before.
+        since = self.operator.window.whole_since(max(dropped)) if dropped else None
+        if isinstance(results, pa.Table):
+            kept = results if since is None else results.filter(pc.greater_equal(results[DAY], pa.scalar(since)))
+            written = kept.append_column(WRITTEN_AT, pa.repeat(pa.scalar(now, _INSTANT), kept.num_rows))
+            staged = delta.stage_rows(uri, written, columns, statistics=_BOUNDS) if written.num_rows else None
+        elif results is not None:
+            written = results.where(can_be_compared(since)).withColumn(WRITTEN_AT, constant(now, "window_end"))
+            with function_errors():
+                staged = delta.stage(written, uri, statistics=_BOUNDS)
+        else:
+            staged = None
+        if staged is None:
             delta.note(uri, says=says, numbers=numbers, fence=fence)
             return 0
-        dropped = [day for log in self.logs.values() if (day := log.dropped_before()) is not None]
-        if dropped:
-            # One that is new on old logs has not all rows of windows that begin before.
-            results = results.where(can_be_compared(self.operator.window.whole_since(max(dropped))))
-        with function_errors():
-            return delta.append(
-                results.withColumn(WRITTEN_AT, constant(now, "window_end")),
-                uri,
-                says=says,
-                statistics=("window_start", "window_end"),
-                numbers=numbers,
-                fence=fence,
-            )
+        return staged.commit(says, numbers, fence=fence)
 
 
 def analysis_over(spark: SparkSession, operator: OverWindows, logs: Mapping[str, LogFiles]) -> WindowAnalysis:
@@ -231,7 +236,7 @@ class FixedSteps(WindowSteps[Of]):
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
         return Written(self._publish(self._closed(before, after), before, after, now))
 
-    def _closed(self, before: Progress, after: Progress) -> DataFrame | None:
+    def _closed(self, before: Progress, after: Progress) -> DataFrame | pa.Table | None:
         """Results of the windows that close on the way; None where there can be none.
 
         A row of a later batch is late for all of them, because its stamp is not below its own log's clock, and that is
@@ -246,7 +251,7 @@ class FixedSteps(WindowSteps[Of]):
             return None
         return self._results(since, by, after)
 
-    def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame:
+    def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame | pa.Table:
         """Results of the windows that end in (since, by], of the batches up to `after`."""
         return self._results_of(self._rows(since, by, after), since, by)
 
@@ -268,6 +273,7 @@ class FoldedSteps(FixedSteps[Windowed]):
         # Parts of aggregates do not tell which rows they are of, so rows that may be taken back are read again.
         folds = can_fold(view, kept) and not self._log.can_retract()
         self._panes = Panes(spark, lake, view, self._log, kept) if folds else None
+        self._by_arrow = ArrowResults(self._log, self.analysis)
         self._waiting: list[Batch] | None = None
 
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
@@ -286,12 +292,15 @@ class FoldedSteps(FixedSteps[Windowed]):
         self._waiting = []
         return Written(written.rows, state_bytes=delta.size(self._panes.uri))
 
-    def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame:
+    def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame | pa.Table:
+        folded = -1 if self._panes is None else self._panes.position().batch
+        if self._panes is not None and folded >= 0:
+            return self.computation.finish(self._panes.closing(folded, since, by, after.batch))
+        of_few_rows = self._by_arrow.of(since, by, after.batch)
+        if of_few_rows is not None:
+            return of_few_rows
         if self._panes is None:
             return super()._results(since, by, after)
-        folded = self._panes.position().batch
-        if folded >= 0:
-            return self.computation.finish(self._panes.closing(folded, since, by, after.batch))
         rows = self._rows(since, by, after)
         if self.operator.window.overlap >= GATHERED_FROM:
             return self.computation.finish(self._panes.gathered(rows[self.operator.of.name], since, by))

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
     from streaming.windows.local_days import LocalDays
     from streaming.windows.periodic import Sliding, Tumbling
     from streaming.windows.session import SessionWindow
-    from streaming.windows.window import Window, whole_days
+    from streaming.windows.window import Closing, Micros, Window, whole_days
 
 make_front(__name__)

@@ -6,7 +6,9 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from streaming.base import (
     EPOCH,
@@ -18,7 +20,7 @@ from streaming.base import (
     interval,
     signed_interval,
 )
-from streaming.windows.window import AtMostOneWindow, Window, length, micros, window_of_micros
+from streaming.windows.window import AtMostOneWindow, Closing, Micros, Window, length, micros, window_of_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -77,6 +79,21 @@ class Periodic(Window):
     def first_begin(self, after: datetime) -> datetime | None:
         """The start of the first window that ends after an instant; None at the beginning of time."""
         return self.times_for_ends(after, after)[0]
+
+    def closing(self, times: Micros, stamps: Micros, since: int | None, by: int) -> Closing:
+        """By the numbers of the windows, counted from the one that begins at the offset."""
+        size, period, offset = (
+            each // MICROSECOND for each in (interval(self.size), interval(self.period), self._offset)
+        )
+
+        def first_open(instants: Any) -> Any:
+            return (instants - offset - size) // period + 1
+
+        first = np.maximum(first_open(times), first_open(stamps))
+        if since is not None:
+            first = np.maximum(first, first_open(since))
+        after_last = np.minimum((times - offset) // period + 1, first_open(by))
+        return Closing(offset + first * period, np.maximum(after_last - first, 0), period, size)
 
     def pane(self, event_time: Column) -> Column:
         """The start of the longest stretch that begins and ends with windows and has the row in it."""

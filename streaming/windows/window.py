@@ -9,7 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 from streaming.base import (
     MICROSECOND,
@@ -29,6 +31,20 @@ MOST_REACH = timedelta(days=99 * 365)
 """The furthest a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
 
 _DAY = timedelta(days=1)
+Micros = np.ndarray[Any, np.dtype[np.int64]]
+"""Instants, or lengths of time, in microseconds."""
+
+
+class Closing(NamedTuple):
+    """Some windows of each of some rows, a `period` after one another and all of one `size`, in microseconds.
+
+    `begins` is the start of the first one of a row, which has no meaning where their number `counts` is zero.
+    """
+
+    begins: Micros
+    counts: Micros
+    period: int
+    size: int
 
 
 class Window(ABC):
@@ -133,6 +149,14 @@ class Window(ABC):
         if self.merging or self.reach is None:
             return None
         return earlier(after, self.reach + self.rows_before)
+
+    def closing(self, times: Micros, stamps: Micros, since: int | None, by: int) -> Closing | None:
+        """The windows of rows that end in (since, by] and were open when the row came; None where only Spark knows.
+
+        All are instants in microseconds, `since` null for windows that end by then, however early. A row without a
+        stamp has one before all windows.
+        """
+        return None
 
     def late_windows(self, event_time: Column, stamp: Column) -> Column:
         """The number of windows of a row that were closed when it came."""

@@ -76,9 +76,11 @@ def test_cuts_do_not_matter(
     # Before each commit of a step in turn; that of panes, where rows are folded, is one more.
     places, died = itertools.cycle(range(1, len(tables) + 2)), set[int]()
     for sequence in range(SEQUENCES):
-        # Every other sequence folds rows into panes whenever it can, and two of three put them together by pane.
+        # Every other sequence folds rows into panes whenever it can, two of three put them together by pane, and one of
+        # three leaves few rows to Arrow.
         monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", sequence % 2 or 1_000_000)
         monkeypatch.setattr("streaming.views.steps.GATHERED_FROM", sequence % 3 or 1_000)
+        monkeypatch.setattr("streaming.views.arrow_results.MOST_ROWS", 0 if sequence % 3 else 1_000)
         lake = Lake(str(tmp_path / str(sequence)))
         shutil.copytree(logged.log(view.of), lake.log(view.of))
         for piece in pieces(batches, chance):

@@ -35,20 +35,24 @@ def expected(size: int, slide: int) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gathered_from", [1, 1_000])
-@pytest.mark.parametrize("folded_from", [1, 1_000_000])
+@pytest.mark.parametrize(
+    ("gathered_from", "folded_from", "by_arrow"),
+    [(1, 1, 0), (1, 1_000_000, 0), (1_000, 1, 0), (1_000, 1_000_000, 0), (1_000, 1_000_000, 1_000)],
+)
 @pytest.mark.parametrize(("size", "slide"), [(10, 2), (7, 2), (2, 5), (10, 10)])
 def test_one_step_over_rows_that_are_late_for_some_of_their_windows(
     size: int,
     slide: int,
-    folded_from: int,
     gathered_from: int,
+    folded_from: int,
+    by_arrow: int,
     spark: SparkSession,
     lake: Lake,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("streaming.views.steps.GATHERED_FROM", gathered_from)
     monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", folded_from)
+    monkeypatch.setattr("streaming.views.arrow_results.MOST_ROWS", by_arrow)
     view = replace(count_by_sensor, window=Sliding(f"{size} seconds", f"{slide} seconds"))
     files = [readings(", ".join(f"{key}@{second}" for second in seconds)) for key, seconds in BATCHES]
     run(spark, lake, Pipeline(stream, (view,)), *files[:1])

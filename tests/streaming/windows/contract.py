@@ -7,10 +7,11 @@ import pickle
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 
+import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base.intervals import literal
+from streaming.base.intervals import FIRST_INSTANT, literal, optional_micros, to_micros
 from streaming.windows.window import MOST_REACH, Window
 
 MS = timedelta(milliseconds=1)
@@ -29,6 +30,7 @@ def check_window(spark: SparkSession, window: Window, instants: Iterable[datetim
         by = datetime.combine(day, time(7, 30), UTC)
         for after in (None, by - timedelta(hours=30), by - timedelta(minutes=1)):
             check_times_for_ends(window, rows, after, by)
+            check_closing(window, rows, after, by)
 
 
 def check_value(window: Window) -> None:
@@ -93,3 +95,29 @@ def check_times_for_ends(window: Window, rows: DataFrame, after: datetime | None
     within = F.lit(True) if since is None else F.col("at") >= literal(since)
     within = within if before is None else within & (F.col("at") < literal(before))
     assert rows.where(ends & ~within).isEmpty()
+
+
+def check_closing(window: Window, rows: DataFrame, after: datetime | None, by: datetime) -> None:
+    """The windows that Arrow counts rows in are those that close, and were open when each row came."""
+    stamps = F.array(F.lit(None), "at", *(literal(by + shift) for shift in (-MS, MS)))
+    stamped = rows.withColumn("stamp", F.explode(stamps))
+    own = stamped.select("*", F.explode(window.bounds(F.col("at"))).alias("own"))
+    ends = (F.col("own.end") <= literal(by)) & (F.lit(after is None) | (F.col("own.end") > literal(after)))
+    counted = own.where(ends & ~window.late(F.col("own"), F.col("stamp")))
+    micros = [F.unix_micros(name) for name in ("at", "stamp", "own.start", "own.end")]
+    expected = sorted(map(repr, map(tuple, counted.select(*micros).collect())))
+    arrivals = [tuple(row) for row in stamped.select(*micros[:2]).collect()]
+    closing = window.closing(
+        np.array([time for time, _ in arrivals], np.int64),
+        np.array([to_micros(FIRST_INSTANT) if stamp is None else stamp for _, stamp in arrivals], np.int64),
+        optional_micros(after),
+        to_micros(by),
+    )
+    if closing is None:
+        return
+    found = [
+        (*arrival, start := int(begin) + place * closing.period, start + closing.size)
+        for arrival, begin, count in zip(arrivals, closing.begins, closing.counts, strict=True)
+        for place in range(count)
+    ]
+    assert sorted(map(repr, found)) == expected

@@ -84,6 +84,8 @@ class Enriched(Operator):
     another call, key or timeout is adopted from the next row on. A row that was asked for and not yet written when the
     process died is asked for once more, with the same `request.key`.
 
+    `every` (an interval of processing time): how often a running pipeline steps it at most; left out, after each batch.
+
     Raises:
         DeclarationError: an unknown column, a name that is taken, or a call that cannot be found by its name.
     """

@@ -61,6 +61,8 @@ class History(AlwaysCurrent):
     `kind=2` (type 2 of Kimball's dimensions) keeps all intervals, `kind=1` of each key the newest without an end, so
     that a revision which comes late, but is older, changes nothing. Both are always current: nothing is late for them.
 
+    `every` (an interval of processing time): how often a running pipeline steps it at most; left out, after each batch.
+
     Raises:
         DeclarationError: a stream without key, an unknown column, or one with the name of a bound.
     """

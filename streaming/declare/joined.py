@@ -76,6 +76,8 @@ class Joined(Operator):
     `on_error="side"` makes no pair of two rows for which `where`, or a column that is selected, cannot be computed, and
     tells of no row alone for which it cannot; the side output `failed` tells them.
 
+    `every` (an interval of processing time): how often a running pipeline steps it at most; left out, after each batch.
+
     Raises:
         DeclarationError: an unknown column, keys that cannot be compared, bounds in the wrong order, or names that
             clash.

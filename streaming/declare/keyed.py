@@ -117,6 +117,8 @@ class Keyed(Operator):
     the state begin empty, wider types take over what is there, and any other change of it is refused. The functions
     must depend on nothing but their arguments, and Spark's Python workers must be able to import them.
 
+    `every` (an interval of processing time): how often a running pipeline steps it at most; left out, after each batch.
+
     Raises:
         DeclarationError: an unknown column, a name that is taken, a type that cannot be kept, or a function that
             cannot be found by its name.

@@ -73,6 +73,8 @@ class Selected(Operator):
     Beside its columns a table has `_at` (event time), `_batch`, `_origin` (of several streams a field for each) and,
     where a row may become several, `_element`, their number.
 
+    `every` (an interval of processing time): how often a running pipeline steps it at most; left out, after each batch.
+
     Raises:
         DeclarationError: an unknown column, a condition that is none, or a name that is taken.
     """

@@ -31,6 +31,8 @@ class View(AlwaysCurrent):
     The query must give the same rows for the same sources. Functions that nobody here knows are refused, but for those
     named in `deterministic`.
 
+    `every` (an interval of processing time): how often a running pipeline steps it at most; left out, after each batch.
+
     Raises:
         DeclarationError: no source, one that has no current rows, or two of one name.
         BadQuery: the query cannot be kept right key by key, with the reason and what to write instead.

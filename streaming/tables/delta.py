@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
-from itertools import starmap
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -678,8 +677,8 @@ def among(table: DeltaTable, keys: Keys, columns: Sequence[str], most: int) -> p
     if table.protocol().min_reader_version > 1:
         return None
     schema, added = arrow_schema_of(table), files_added(table)
-    of_files = (added["path"].to_pylist(), added["num_records"].to_pylist(), spans_listed(added, keys.schema))
-    candidates = list(starmap(DataFile, zip(*of_files, strict=True)))
+    paths, counts, sizes = (added[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
+    candidates = list(map(DataFile, paths, counts, spans_listed(added, keys.schema), sizes))
     return rows_among(files_of(table), candidates, pa.schema([schema.field(name) for name in columns]), keys, most)
 
 

@@ -126,7 +126,7 @@ class FileIndex:
     def data_file(self, path: str) -> DataFile:
         """A file with the span of its times, as rows of keys are looked up in it."""
         file = self._files[path]
-        return DataFile(path, file.rows, {self._time: span_of_instants(file.earliest, file.latest)})
+        return DataFile(path, file.rows, {self._time: span_of_instants(file.earliest, file.latest)}, file.size)
 
     def rows(self, paths: Iterable[str]) -> int | None:
         """The number of rows that these files have in all; None where nobody knows."""

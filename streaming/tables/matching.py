@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,6 +29,8 @@ _TELL = 1_000_000
 _AT_ONCE = 131_072
 _BYTES_AT_ONCE = 2**26
 """Rows, and about the bytes of them, that are in memory before most of them are left out."""
+_AHEAD, _WHOLE = 8, 8 * 2**20
+"""Files of an object store that are fetched ahead, and the bytes up to which one is fetched by a single request."""
 _SAMPLED = 1_024
 """Rows by which the bytes of a row are estimated."""
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -156,11 +160,15 @@ def _at(places: Places, left: Places | None, begins: Places | int) -> tuple[Plac
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file by its path, with the number of its rows, None for unknown, and the spans of some columns."""
+    """A Parquet file by its path, with the number of its rows, None for unknown, and the spans of some columns.
+
+    `size` is that of the file in bytes, where it is known.
+    """
 
     path: str
     rows: int | None
     spans: Mapping[str, Span] = field(default_factory=dict)
+    size: int | None = None
 
 
 def rows_in_pieces(storage: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -188,8 +196,8 @@ def rows_among(
     if are_many or len(counts) < len(files):
         return None
     found, number, size, read, scanned, every = list[pa.RecordBatch](), 0, 0, 0, 0, sum(counts)
-    for each in files:
-        with storage.open_input_file(each.path) as handle:
+    for handle in _opened(storage, files):
+        with handle:
             file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
             groups = [
                 group
@@ -213,6 +221,33 @@ def rows_among(
                 if number > most or size > MOST_FOUND or will_be_more:
                     return None
     return pa.Table.from_batches(found, columns)
+
+
+def _opened(storage: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.NativeFile]:
+    """Each of the files, opened when it is asked for; those of an object store by threads ahead of that.
+
+    There a request takes longer than what it brings, so small files are fetched whole.
+    """
+    if isinstance(storage, fs.SubTreeFileSystem) and isinstance(storage.base_fs, fs.LocalFileSystem):
+        for each in files:
+            yield storage.open_input_file(each.path)
+        return
+
+    def fetched(file: DataFile) -> pa.NativeFile:
+        handle = storage.open_input_file(file.path)
+        if file.size is None or file.size > _WHOLE:
+            return handle
+        with handle:
+            return pa.BufferReader(handle.read_buffer())
+
+    waiting = deque[Future[pa.NativeFile]]()
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        for each in files:
+            waiting.append(pool.submit(fetched, each))
+            if len(waiting) == _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:

@@ -249,3 +249,18 @@ def test_rows_are_read_of_files_old_and_new_up_to_a_number(tmp_path: Path) -> No
         assert without is not None and without["id"].to_pylist() == [1, 2, 2, 3]
     none = rows_among(storage, [], columns, keys, 1)
     assert none is not None and none.schema == columns and none.num_rows == 0
+
+
+@pytest.mark.parametrize("size", [None, 1, matching._WHOLE + 1], ids=["of unknown size", "small", "large"])
+def test_files_of_an_object_store_are_read_ahead_and_given_in_their_order(tmp_path: Path, size: int | None) -> None:
+    columns = pa.schema([("id", pa.int64())])
+    for number in range(20):
+        pq.write_table(pa.table({"id": pa.array([number], pa.int64())}), tmp_path / str(number))
+    # Any storage but a folder of this machine is taken for one.
+    store = fs.SubTreeFileSystem("", fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
+    files = [DataFile(str(number), 1, size=size) for number in range(20)]
+    found = rows_among(store, files, columns, None, 20)
+    assert found is not None and found["id"].to_pylist() == [*range(20)]
+    missing = [*files[:3], DataFile("none", 1, size=size), *files[3:]]
+    with pytest.raises(FileNotFoundError):
+        rows_among(store, missing, columns, None, 30)

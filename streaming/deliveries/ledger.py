@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import LongType, StructType
 
-from streaming.base import ChangedDeclaration, DeliveryPaused, FencedError, ProgressError, written
+from streaming.base import ChangedDeclaration, DeliveryPaused, FencedError, ProgressError, RedeliveryError, written
 from streaming.declare import DEAD, PROGRESS, Delivery
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
@@ -287,10 +287,44 @@ class LedgerTable:
         if changes:
             raise ChangedDeclaration(
                 f"delivery {self._delivery.name!r} is not the one that has delivered so far: "
-                f"{'; '.join(map(str, changes))}. Give the old declaration back; or let `{self._command} --go-on` "
-                "deliver by the new one what comes from now on, or `--all` everything from the beginning. Nothing was "
+                f"{'; '.join(map(str, changes))}. Give the old declaration back; or {self.way_out()}. Nothing was "
                 "delivered."
             )
+
+    def check_places(self, *, again: bool) -> None:
+        """Refuse to begin anew by a declaration whose rows have other places and revisions than those delivered so far.
+
+        `again`: with all rows, which is refused where the target keeps keys, as it would keep older rows of these.
+
+        Raises:
+            RedeliveryError: with the way out.
+        """
+        if self.has_other_places() and (not again or self._delivery.identity):
+            raise RedeliveryError(
+                f"delivery {self._delivery.name!r} is of other rows than those that it has delivered so far: "
+                f"{'; '.join(map(str, self.declaration_changes()))}. Their places say nothing of which of the new ones "
+                f"follow, nor their revisions of which are newer. Give the old declaration back; or {self.way_out()}. "
+                "Nothing has changed."
+            )
+
+    def _way_out(self) -> str:
+        if not self.has_other_places():
+            return (
+                f"let `{self._command} --go-on` deliver by the new one what comes from now on, or `--all` everything "
+                "from the beginning"
+            )
+        anew = "declare the new one under a name and with a target of its own"
+        return anew if self._delivery.identity else f"{anew}, or let `{self._command} --all` deliver everything to this"
+
+    def has_other_places(self) -> bool:
+        """True if rows are numbered in another way than when the declaration was recorded."""
+        if {each.fact for each in self.declaration_changes()} & {"what", "output"}:
+            return True
+        table = delta.open_table(self.uri)
+        recorded = None if table is None else recorded_declaration(table)
+        now = type(self._delivery.of).__name__
+        # Earlier releases did not record it.
+        return recorded is not None and recorded.get("of kind", now) != now
 
     def check_generation(self, ledger: Ledger, generation: int) -> None:
         """Refuse a table of another `generation` than the one that was delivered from so far.
@@ -339,6 +373,7 @@ def recorded_by(delivery: Delivery) -> dict[str, str]:
         "kind": "Delivery",
         "makes": dict(delivery.fingerprint),
         "selects": dict(delivery.selected),
+        "of kind": type(delivery.of).__name__,
     }
     return {DECLARATION: json.dumps(recorded)}
 

@@ -163,12 +163,14 @@ class DeliveryRuntime:
 
         Raises:
             SinkError: a batch was being sent, and the target, which has to be asked, is away.
-            RedeliveryError: nobody can tell which rows follow in the table as it is now.
+            RedeliveryError: nobody can tell which rows follow in the table as it is now, or the target would keep
+                older rows of its keys.
             FencedError: another process has gone on meanwhile.
         """
         before = self.ledger.read()
         if before is None:
             return self._read()
+        self.ledger.check_places(again=again)
         arrived_up_to = before.cursor
         if before.is_pending and before.has_new_rows:
             arrived = self.connected().delivered_through(before.generation) == before.planned

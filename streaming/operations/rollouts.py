@@ -579,9 +579,13 @@ def _of_delivery(lake: Lake, pipeline: Pipeline, delivery: Delivery) -> RolloutP
     if ledger_of(lake, delivery) is None:
         return replace(part, state="new", action="run", advice="it begins with the next run")
     command = f"tidemark redeliver {pipeline.name} {delivery.name}"
-    changes = LedgerTable(lake, delivery, command).declaration_changes()
+    ledger = LedgerTable(lake, delivery, command)
+    changes = ledger.declaration_changes()
     if not changes:
         return part
+    if ledger.has_other_places():
+        advice = f"it pauses; give the old declaration back, or {ledger.way_out()}"
+        return replace(part, state="changed", action="refused", changes=_words(changes), advice=advice)
     advice = f"it pauses until `{command} --go-on` delivers what comes from now on by it, or `--all` everything"
     return replace(part, state="changed", action="redeliver", changes=_words(changes), advice=advice)
 

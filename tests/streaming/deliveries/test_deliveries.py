@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake
 from streaming.audit.deliveries import audit_delivery
-from streaming.base.errors import ChangedDeclaration, FencedError, ProgressError, SinkError
+from streaming.base.errors import ChangedDeclaration, FencedError, ProgressError, RedeliveryError, SinkError
 from streaming.declare.delivery import Delivery
 from streaming.operations.rebuild import rebuild
 from streaming.sinks.files import JsonLines
@@ -293,6 +293,34 @@ def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: Spar
     assert values(lake) == [[1, 2], [3], [2, 3]]
     findings = list(audit_delivery(spark, lake, other))
     assert [(finding.checked, finding.broken) for finding in findings] == [(2, 0), (5, 0)]
+
+
+@pytest.mark.long
+def test_a_delivery_of_other_rows_is_not_let_go_on_where_it_was(spark: SparkSession, lake: Lake, postgres: str) -> None:
+    """Revisions of what is current are small numbers, those of first results ends of windows in microseconds."""
+    ingested(spark, lake, [reading("a", 1, 1)], [reading("a", 40, 2)])
+    results = Delivery("results", by_id, OUT, "first", select=("id", "total"))
+    to_table = Postgres("totals", key=("id", "window_start"), connection=postgres)
+    keyed = replace(results, name="keyed", to=to_table, select=("id", "window_start", "total"))
+    for delivery in (results, keyed):
+        Courier(spark, lake, delivery).deliver()
+        for other in (replace(delivery, what="current"), replace(delivery, of=visits, what="current")):
+            courier = Courier(spark, lake, other)
+            with pytest.raises(
+                ChangedDeclaration, match=r"what was first and is current.* under a name and with a tar"
+            ):
+                courier.deliver()
+            with pytest.raises(RedeliveryError, match=r"Their places say nothing .* a target of its own"):
+                courier.runtime.begin_anew(again=False)
+    with pytest.raises(RedeliveryError, match="nor their revisions"):
+        Courier(spark, lake, replace(keyed, what="current")).runtime.begin_anew(again=True)
+    assert Courier(spark, lake, keyed).deliver() == 0
+    of_log = Courier(spark, lake, replace(results, of=readings, what="valid", select=("id", "value")))
+    with pytest.raises(RedeliveryError, match="of was by_id and is readings"):
+        of_log.runtime.begin_anew(again=False)
+    of_log.runtime.begin_anew(again=True)
+    of_log.deliver()
+    assert delivered(lake)[-1] == [{"id": "a", "value": 1}, {"id": "a", "value": 2}]
 
 
 @pytest.mark.long

@@ -34,9 +34,9 @@ def bench(
         costs = measure(spark, current_lake(), pipeline, Path(scratch))
     rows = [stage_row(stage, costs) for stage in costs.stages]
     print_rows(console, f"{pipeline.stream.name}, {costs.sampled:,} rows replayed", STAGES, rows)
-    console.print(f"{rate(costs, costs.rows_a_batch)}, which is the median of the newest batches", highlight=False)
-    console.print(rate(costs, 100 * costs.rows_a_batch), highlight=False)
-    console.print(advice(costs, pipeline), highlight=False)
+    console.print(f"{rate(costs, costs.rows_a_batch)}, which is the median of the newest batches")
+    console.print(rate(costs, 100 * costs.rows_a_batch))
+    console.print(advice(costs, pipeline))
     again = f"tidemark bench {pipeline_name}" + ("" if stream is None else f" --stream {stream}")
     next_step(console, again, "measures again after the change; the lake is untouched.")
 

@@ -11,4 +11,4 @@ from streaming.base import BrokenModule
 def print_broken(modules: Iterable[BrokenModule]) -> None:
     """One line for each."""
     for module in modules:
-        console.print(str(module), highlight=False, markup=False, soft_wrap=True)
+        console.print(str(module), soft_wrap=True)

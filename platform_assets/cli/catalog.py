@@ -47,7 +47,7 @@ def catalog(
         def tell(change: Change) -> None:
             # At once, so that what was done is told also where the next one fails.
             line = f"{_DONE[change.action]} {registry.full_name(change.entry)}{f': {change.why}' if change.why else ''}"
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
 
         apply_difference(registry, lake, found, tell)
         count = found.agreeing + sum(change.action != "withdraw" for change in found.changes)
@@ -77,4 +77,4 @@ def _print_dry(found: Difference, address: str, command: str) -> None:
 def _print_summary(found: Difference, counts: str, words: dict[str, str]) -> None:
     actions = Counter(change.action for change in found.changes)
     parts = [f"{actions[action]} {words[action]}" for action in ("create", "change", "withdraw")]
-    console.print(f"{counts}; {', '.join(parts)}.", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{counts}; {', '.join(parts)}.", soft_wrap=True)

@@ -34,7 +34,7 @@ def changed(
     if as_json:
         ChangedDocument(lake=current_lake().root, **found.document()).print()
         return
-    console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    console.print(str(found), soft_wrap=True)
     if found.parts.num_rows:
         print_first(console, found.parts, "changed", limit, chooses_columns=False)
     next_step(

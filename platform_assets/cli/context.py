@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from streaming.spark import JarGroup
 
-console = Console()
+# Names, paths and values are shown as they are, and not taken for markup.
+console = Console(markup=False, highlight=False)
 
 LITTLE = 32 * 2**20
 """Bytes of rows up to which a JVM that compiles quickly costs less than one that compiles well."""

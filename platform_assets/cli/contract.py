@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import typer
@@ -160,7 +161,7 @@ def _types_of(operator: Operator) -> dict[str, str]:
 
 def _print(file: str, terms: Terms, compared: str, told: Sequence[_Consequence]) -> None:
     def line(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     line(
         f"{terms.contract}: {len(terms.columns)} columns, {len(terms.conditions)} rules, "
@@ -177,7 +178,11 @@ def _print(file: str, terms: Terms, compared: str, told: Sequence[_Consequence])
     if terms.contract.untaken:
         line(f"changes nothing here: {'; '.join(terms.contract.untaken)}")
     if not compared:
-        next_step(console, f"tidemark contract check {file} STREAM", "tells what of a declared stream is otherwise.")
+        next_step(
+            console,
+            f"tidemark contract check {quote(str(file))} STREAM",
+            "tells what of a declared stream is otherwise.",
+        )
 
 
 def _document(file: str, terms: Terms, compared: str, told: Sequence[_Consequence]) -> ContractDocument:

@@ -7,9 +7,10 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from platform_assets.cli.next_steps import after_demo
-from platform_assets.cli.render import next_step, print_findings
+from platform_assets.cli.render import changed, next_step, print_findings
 from platform_assets.demo.demo import REPORT, Demonstrated
 from platform_assets.home import dagster_home
 from platform_assets.reports.publication import read_report
@@ -23,7 +24,7 @@ def show_demonstrated(console: Console, done: Demonstrated) -> bool:
     assert sections is not None, "a demo that ended without an error has published its report"
     _print_bias(console, sections[REPORT].sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
     held = print_findings(console, done.findings)
-    console.print(f"The demo took {sum(done.seconds.values()):.0f} s. It left", highlight=False)
+    console.print(f"The demo took {sum(done.seconds.values()):.0f} s. It left")
     for what, where in (
         ("tables", done.lake.root),
         ("report", done.lake.report(REPORT)),
@@ -31,7 +32,7 @@ def show_demonstrated(console: Console, done: Demonstrated) -> bool:
         ("chart", f"{done.lake.report(REPORT)}.png"),
         ("Dagster", str(dagster_home())),
     ):
-        console.print(f"  {what:8} {where}", highlight=False, soft_wrap=True)
+        console.print(f"  {what:8} {where}", soft_wrap=True)
     next_step(console, *after_demo())
     return held
 
@@ -59,9 +60,13 @@ def _print_bias(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(table)
     first, current = (_mean_delay(rows, which) for which in _WHICH)
     console.print(
-        f"Mean delay of all departures: [bold]{first:.1f}[/] minutes in the first results, [bold]{current:.1f}[/] once "
-        "the late rows are in:\nthe most delayed flights are exactly those that arrive late.\n",
-        highlight=False,
+        Text.assemble(
+            "Mean delay of all departures: ",
+            (f"{first:.1f}", "bold"),
+            " minutes in the first results, ",
+            (f"{current:.1f}", "bold"),
+            " once the late rows are in:\nthe most delayed flights are exactly those that arrive late.\n",
+        ),
     )
 
 
@@ -72,8 +77,8 @@ def _mean_delay(rows: list[dict[str, Any]], which: str) -> float:
     return sum(flights * mean for flights, mean in left if mean is not None) / departures
 
 
-def _change(row: dict[str, Any], measure: str, shape: str) -> str:
+def _change(row: dict[str, Any], measure: str, shape: str) -> Text:
     first, current = (
         "-" if row[f"{which}_{measure}"] is None else shape.format(row[f"{which}_{measure}"]) for which in _WHICH
     )
-    return f"[dim]{first} ->[/] {current}"
+    return changed(first, current)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from platform_assets.cli.context import PipelineName, console, current_lake
 from platform_assets.cli.exit_codes import ExitCode
@@ -29,7 +30,7 @@ def doctor(
     else:
         left = examine(lake, pipeline)
     for ailment in healed:
-        console.print(f"[green]healed[/] {ailment.kind}: {ailment.subject}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble(("healed", "green"), f" {ailment.kind}: {ailment.subject}"), soft_wrap=True)
     for ailment in left:
         _print(ailment)
     broken = [ailment for ailment in left if not ailment.note]
@@ -46,7 +47,7 @@ def doctor(
 
 def _print(ailment: Ailment) -> None:
     head = f"{'note: ' if ailment.note else ''}{ailment.kind}: {ailment.subject}"
-    console.print(head, style="bold", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"  {ailment.means}.", highlight=False, markup=False, soft_wrap=True)
+    console.print(head, style="bold", soft_wrap=True)
+    console.print(f"  {ailment.means}.", soft_wrap=True)
     what = "--fix does this: " if ailment.heal is not None else "What to do: "
-    console.print(f"  {what}{ailment.advice}.", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  {what}{ailment.advice}.", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -56,19 +57,20 @@ def _print_preview(pipeline: Pipeline, key: str, preview: ErasurePreview, keep_n
     rows = [(table, f"{count:,}") for table, count in preview.rows.items()]
     print_rows(console, f"{pipeline.name}: rows to be erased", ("table", "rows"), rows)
     if preview.rebuilt:
-        console.print(f"Computed anew without them: {', '.join(preview.rebuilt)}.", highlight=False)
+        console.print(f"Computed anew without them: {', '.join(preview.rebuilt)}.")
     if preview.kept:
-        console.print(f"Left as published: {', '.join(preview.kept)}.", highlight=False)
+        console.print(f"Left as published: {', '.join(preview.kept)}.")
     for stream, count in preview.unread.items():
         console.print(
             f"{counted(count, 'rejected payload')} of {stream} without a field {key.partition('=')[0]}: "
             "those go in which the value is a word, also of another field.",
-            highlight=False,
         )
     if preview.savepoints:
-        console.print(f"Savepoints that keep old versions: {', '.join(preview.savepoints)}.", highlight=False)
+        console.print(f"Savepoints that keep old versions: {', '.join(preview.savepoints)}.")
     more = f"{' --keep-numbers' if keep_numbers else ''}{' --with-savepoints' if preview.savepoints else ''}"
-    next_step(console, f"tidemark erase {pipeline.name} --key {key}{more}", "erases them; stop the pipeline before.")
+    next_step(
+        console, f"tidemark erase {pipeline.name} --key {quote(key)}{more}", "erases them; stop the pipeline before."
+    )
 
 
 def _print_proof(pipeline: Pipeline, done: Erased) -> None:
@@ -79,19 +81,19 @@ def _print_proof(pipeline: Pipeline, done: Erased) -> None:
     title = f"{pipeline.name}: erased"
     print_rows(console, title, ("table", "rows removed", "files rewritten", "old files deleted"), rows)
     if done.rebuilt:
-        console.print(f"Computed anew without them: {', '.join(done.rebuilt)}.", highlight=False)
+        console.print(f"Computed anew without them: {', '.join(done.rebuilt)}.")
     for view, days in done.erasure.kept.items():
-        console.print(f"{view} keeps the numbers of {counted(len(days), 'day')} as published.", highlight=False)
+        console.print(f"{view} keeps the numbers of {counted(len(days), 'day')} as published.")
     checked = ", ".join(f"{count:,} {what}" for what, count in done.erasure.checked.items())
-    console.print(f"Looked through {checked}: none is left. Erasure {done.erasure.id}.", highlight=False)
+    console.print(f"Looked through {checked}: none is left. Erasure {done.erasure.id}.")
     if done.told:
-        console.print(f"Told, as upserts and deletes: the targets of {', '.join(done.told)}.", highlight=False)
+        console.print(f"Told, as upserts and deletes: the targets of {', '.join(done.told)}.")
     for_people = [
         *(f"what {name} has delivered to {_address(pipeline, name)}" for name in done.to_tell),
         *(f"published versions of report {name}" for name in _reports(pipeline)),
         *(f"the source of {stream.name}" for stream in pipeline.streams),
     ]
-    console.print(f"Not reached from here, see to it yourself: {'; '.join(for_people)}.", highlight=False)
+    console.print(f"Not reached from here, see to it yourself: {'; '.join(for_people)}.")
     next_step(console, f"tidemark audit {pipeline.name}", "proves every number again from the log.")
 
 

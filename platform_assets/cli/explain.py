@@ -74,6 +74,6 @@ def _explain_stream(pipeline: Pipeline, stream: Stream) -> None:
         with spark_session(is_short=True, why=_ANALYSED) as spark:
             parts = places_of_ingest(spark, stream, counts_of(runtimes, stream)).parts
     print_rows(console, f"{pipeline.name}: ingest of {stream.name}", PARTS, map(part_row, parts))
-    console.print(summary(stream.name, parts, Settings().ingest), highlight=False, markup=False)
+    console.print(summary(stream.name, parts, Settings().ingest))
     command = f"tidemark bench {pipeline.name}" + ("" if stream == pipeline.stream else f" --stream {stream.name}")
     next_step(console, command, "replays a sample of its log, and says where the time goes.")

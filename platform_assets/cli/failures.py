@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.exit_codes import ExitCode
@@ -18,7 +18,7 @@ from streaming.base import TidemarkError
 
 def print_interrupt(interrupt: KeyboardInterrupt) -> ExitCode:
     """Tell in one line that Ctrl-C has ended the command; returns its exit code."""
-    _print(escape(str(interrupt) or interrupted_line()))
+    _print(str(interrupt) or interrupted_line())
     return ExitCode.INTERRUPTED
 
 
@@ -44,7 +44,7 @@ def print_failure(error: Exception) -> ExitCode:
         print(json.dumps({"error": error.to_json()}))
     code = f" [{error.code}]" if isinstance(error, TidemarkError) else ""
     trace = "" if told_all else f" The trace is in {command_log.file}."
-    _print(f"[bold red]{type(error).__name__}:[/] {escape(f'{text}{code}{trace}')}")
+    _print(Text.assemble((f"{type(error).__name__}:", "bold red"), f" {text}{code}{trace}"))
     return exit_code(error)
 
 
@@ -63,5 +63,5 @@ def _explained(error: Exception) -> str | None:
     return explain_known(str(error), "the command")
 
 
-def _print(text: str) -> None:
-    Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+def _print(text: str | Text) -> None:
+    Console(stderr=True, markup=False, highlight=False).print(text, soft_wrap=True)

@@ -43,8 +43,8 @@ def lateness(
         LatenessDocument.of(lake.root, pipeline.name, result, explained(result), picture).print()
         return
     _print(result)
-    console.print(explained(result), highlight=False, markup=False)
-    console.print(f"wrote {picture}", highlight=False, soft_wrap=True)
+    console.print(explained(result))
+    console.print(f"wrote {picture}", soft_wrap=True)
     next_step(console, *_next(result, pipeline))
 
 

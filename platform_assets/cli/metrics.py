@@ -53,7 +53,7 @@ def metrics(
         ) from error
     here = f"{'http' if certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
     message = f"metrics of {lake.root} on {here}/metrics, latest values of each key on {here}/latest; Ctrl-C stops it."
-    console.print(message, highlight=False, soft_wrap=True)
+    console.print(message, soft_wrap=True)
     try:
         with server:
             server.serve_forever()

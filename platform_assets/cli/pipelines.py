@@ -74,7 +74,7 @@ def feed(
         report = feed_flights(
             landing, first_day.date(), days, dirty, lambda done, total: bar.update(task, completed=done, total=total)
         )
-    console.print(str(report), highlight=False)
+    console.print(str(report))
     next_step(console, f"tidemark run {stream}", "ingests them and computes first results.")
 
 
@@ -94,12 +94,12 @@ def run(
         _say_unread(pipeline, done.unknown, backlogs)
         _say_waiting(done.waiting)
         for why in done.held.values():
-            console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{why[0].upper()}{why[1:]}", soft_wrap=True)
         done.raise_paused()
         empty = [stream for stream in pipeline.streams if stream.name not in done.heads]
         if empty:
             places = ", ".join(stream.source.location(current_lake()) for stream in empty)
-            console.print(f"Nothing has arrived in {places} yet.", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"Nothing has arrived in {places} yet.", soft_wrap=True)
         if not done.heads:
             next_step(console, *when_nothing_arrived(current_lake(), pipeline))
             return
@@ -134,7 +134,7 @@ def correct(
 
             def show_progress(done: date, rows: int, name: str = operator.name, of: str = operator.result_name) -> None:
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
-                bar.console.print(f"{name} {done}: {counted(rows, of)} corrected", highlight=False)
+                bar.console.print(f"{name} {done}: {counted(rows, of)} corrected")
 
             with lineage_of(pipeline, partial(corrections_of, lake, pipeline, operator)) as told:
                 try:
@@ -166,14 +166,14 @@ def maintain(pipeline_name: PipelineName) -> None:
     for stream in pipeline.streams:
         require_log(lake, stream)
     with ExitStack() as held:
-        say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+        say = partial(console.print, soft_wrap=True)
         for dropped in drop_old_days(lambda: held.enter_context(spark_session()), lake, pipeline, say):
             say(told_drop(dropped))
     done = keep_tidy(lake, pipeline)
     for entry in done:
-        console.print(told(entry), highlight=False)
+        console.print(told(entry))
     if not done:
-        console.print(f"No table of {pipeline.name} was written since it was maintained last.", highlight=False)
+        console.print(f"No table of {pipeline.name} was written since it was maintained last.")
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
@@ -210,30 +210,30 @@ def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]], ba
         of = "" if len(pipeline.streams) == 1 else f" of {stream_name}"
         text = f"Fields{of} that nobody declared: {fields}. Payloads that have one are kept in _raw of the log."
         if counts:
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
     for backlog in backlogs.now():
         if backlog.warning:
-            console.print(backlog.warning, highlight=False, markup=False, soft_wrap=True)
+            console.print(backlog.warning, soft_wrap=True)
 
 
 def _say_waiting(waiting: Mapping[str, str]) -> None:
     for name, why in waiting.items():
         text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
 
 def _say_delivered(pipeline: Pipeline, delivered: DeliveredCurrent) -> None:
     """Print what became of the deliveries of what is current, of which there may be none."""
     if delivered.holder:
         text = f"{delivered.holder} runs {pipeline.name}, and delivers what changed: {', '.join(delivered.rows)}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
         return
     for name, rows in delivered.rows.items():
         if name not in {*delivered.waiting, *delivered.paused}:
-            console.print(f"{name}: {counted(rows, 'row')} delivered", highlight=False, markup=False)
+            console.print(f"{name}: {counted(rows, 'row')} delivered")
     _say_waiting(delivered.waiting)
     for why in delivered.paused.values():
-        console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{why[0].upper()}{why[1:]}", soft_wrap=True)
 
 
 def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:

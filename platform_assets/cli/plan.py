@@ -137,12 +137,10 @@ def _apply(
                 if in_place or pipeline in outdated:
                     publish_again(spark, pipeline)
             for name, why in done.paused.items():
-                console.print(f"{name} is paused: {why}", highlight=False, markup=False, soft_wrap=True)
+                console.print(f"{name} is paused: {why}", soft_wrap=True)
             if done.held_by:
                 console.print(
                     f"{pipeline.name} is run by {done.held_by}, which has the declarations that it began with.",
-                    highlight=False,
-                    markup=False,
                     soft_wrap=True,
                 )
                 next_step(console, f"tidemark restart {pipeline.name}", "lets it go on by those of now.")
@@ -187,17 +185,17 @@ class _Shown(RolloutListener):
 
     def rebuilt(self, operator: Operator, rows: int) -> None:
         self._in_place.append(operator.name)
-        console.print(f"{operator.name}: {counted(rows, 'result')} built from the log.", highlight=False)
+        console.print(f"{operator.name}: {counted(rows, 'result')} built from the log.")
 
 
 def _print(pipeline: Pipeline, found: Rollout) -> None:
-    console.print(str(found), style="bold", highlight=False, markup=False)
+    console.print(str(found), style="bold")
     for part in found.parts:
         if part.state == "unchanged":
             continue
         reports = [f"    report {name} is published again" for name in _reports(pipeline, part)]
         for line in (*part_lines(part, _keys_of(pipeline, part)), *reports):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
 
 
 def _keys_of(pipeline: Pipeline, part: RolloutPart) -> ResultKeys | None:
@@ -210,16 +208,16 @@ def _keys_of(pipeline: Pipeline, part: RolloutPart) -> ResultKeys | None:
 
 def _print_outdated(reports: Sequence[str]) -> None:
     for name in reports:
-        console.print(f"~ report {name}: of results that were built anew since", highlight=False, markup=False)
+        console.print(f"~ report {name}: of results that were built anew since")
 
 
 def _print_replay(found: Replay | Judgement | None, limit: int | None) -> None:
     if found is None:
         return
-    console.print(f"\n{found}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\n{found}", soft_wrap=True)
     if isinstance(found, Replay):
         if found.caveat:
-            console.print(found.caveat, highlight=False, markup=False, soft_wrap=True)
+            console.print(found.caveat, soft_wrap=True)
         if found.rows.num_rows:
             print_first(console, side_by_side(found), found.operator, limit, chooses_columns=False)
 
@@ -243,7 +241,7 @@ def _say_rest(pipeline: Pipeline, found: Rollout) -> None:
     """Tell who is to do the rest once a rollout is through."""
     rest = [part for part in found.parts if part.is_pending]
     for part in rest:
-        console.print(f"{part.kind} {part.name} stays: {part.advice}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{part.kind} {part.name} stays: {part.advice}", soft_wrap=True)
     if any(part.action == "run" for part in rest):
         next_step(console, f"tidemark run {pipeline.name}", "takes in what there is, and builds the rest.")
     else:

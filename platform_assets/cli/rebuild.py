@@ -42,15 +42,13 @@ def rebuild(
         with console.status(f"building {operator.name} from the log") as status:
             shown = ShownRebuild(operator.name, status)
             rebuilt = rebuild_tables(spark, lake, pipeline, operator, beside, utc_now, shown)
-        console.print(
-            f"{beside or operator.name}: {counted(rebuilt.rows, 'result')} built from the log.", highlight=False
-        )
+        console.print(f"{beside or operator.name}: {counted(rebuilt.rows, 'result')} built from the log.")
         if beside is None:
             publish_again(spark, pipeline)
     if beside is None:
         next_step(console, f"tidemark audit {pipeline.name}", "proves every number again from the log.")
     else:
-        console.print(f"They are in {rebuilt.uri}", highlight=False, soft_wrap=True)
+        console.print(f"They are in {rebuilt.uri}", soft_wrap=True)
         next_step(
             console, f"tidemark rebuild {view}", f"puts such tables in place; `tidemark drop {beside}` removes these."
         )
@@ -67,7 +65,7 @@ class ShownRebuild(RebuildListener):
         self._status.update(f"building {self._name} from the log: batch {through:,} of {newest:,}")
 
     def corrected(self, day: date, rows: int) -> None:
-        console.print(f"{self._name} {day}: {counted(rows, 'window')} corrected", highlight=False)
+        console.print(f"{self._name} {day}: {counted(rows, 'window')} corrected")
 
     def waits(self, holder: str) -> None:
         self._status.update(f"{self._name} is built; waiting for {holder} to put it in place")
@@ -84,7 +82,7 @@ def drop(
     if not yes:
         typer.confirm(f"Remove every table of {view!r} in {current_lake().root}?", abort=True)
     for table in drop_tables(current_lake(), list(declared_pipelines().values()), view):
-        console.print(f"removed {table.uri}", highlight=False, soft_wrap=True)
+        console.print(f"removed {table.uri}", soft_wrap=True)
     next_step(console, "tidemark status", "names what other views have left behind.")
 
 
@@ -100,8 +98,8 @@ def publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
             # The view is in place: its words would say of the whole command that nothing was done.
             reasons = "; ".join(reason.text for reason in closed.reasons)
             text = f"report {report.name} stays as it was, for its gate is closed: {reasons}"
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
         except NothingToReport:
-            console.print(f"report {report.name} stays as it was, for no window is closed yet.", highlight=False)
+            console.print(f"report {report.name} stays as it was, for no window is closed yet.")
         else:
-            console.print(f"report {report.name} is published again.", highlight=False)
+            console.print(f"report {report.name} is published again.")

@@ -62,7 +62,7 @@ def receive(
             _print_lines(newest)
         rounds += 1
 
-    console.print(f"Ctrl-C ends {', '.join(each.name for each in receivers)}, and lands what came.", highlight=False)
+    console.print(f"Ctrl-C ends {', '.join(each.name for each in receivers)}, and lands what came.")
     with on_interrupt(end), Live(console=console, transient=True, auto_refresh=console.is_terminal) as live:
         signal.signal(signal.SIGTERM, end)
         receive_until(lake, pipeline, receivers, stop, lambda status: newest.update({status.name: status}), show)
@@ -72,4 +72,4 @@ def receive(
 
 def _print_lines(newest: dict[str, ReceiverStatus]) -> None:
     for status in list(newest.values()):
-        console.print(receiver_line(status), highlight=False, markup=False, soft_wrap=True)
+        console.print(receiver_line(status), soft_wrap=True)

@@ -36,27 +36,25 @@ def redeliver(
     with spark_session() as spark:
         if go_on or everything:
             done = begin_anew(spark, lake, pipeline, delivery, again=everything)
-            console.print(f"{delivery_name} {'begins anew' if everything else 'goes on'}.", highlight=False)
+            console.print(f"{delivery_name} {'begins anew' if everything else 'goes on'}.")
         elif day:
             days = sorted({entry.date() for entry in day})
             done = redeliver_days(spark, lake, pipeline, delivery, days)
             outcome = "is there again" if done.done else "is asked for"
-            console.print(f"{delivery_name}: {', '.join(map(str, days))} {outcome}.", highlight=False)
+            console.print(f"{delivery_name}: {', '.join(map(str, days))} {outcome}.")
         else:
             done = send_again(spark, lake, pipeline, delivery)
             arrived = done.dead_before - done.dead_after
-            console.print(
-                f"{done.dead_before:,} dead letters: {arrived:,} arrived, {done.dead_after:,} stay.", highlight=False
-            )
+            console.print(f"{done.dead_before:,} dead letters: {arrived:,} arrived, {done.dead_after:,} stay.")
     _say(pipeline_name, delivery_name, done)
 
 
 def _say(pipeline_name: str, delivery_name: str, done: Redelivered) -> None:
     if done.waiting:
-        console.print(f"The target does not take it: {done.waiting}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"The target does not take it: {done.waiting}", soft_wrap=True)
         next_step(console, f"tidemark run {pipeline_name}", "goes on with it once the target is back.")
     elif done.holder:
-        console.print(f"{done.holder} delivers it.", highlight=False, markup=False)
+        console.print(f"{done.holder} delivers it.")
         next_step(console, "tidemark status --watch", "shows how it gets on.")
     elif done.dead_after:
         why = "shows why each was refused."

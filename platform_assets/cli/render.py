@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from streaming.base import Reading, counted, instant_of, python_values, shown
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _WIDEST, _WIDEST_IN_BLOCK = 60, 2_000
 _ROWS, _BLOCKS = 20, 5
+_HOLDS, _BROKEN = "green", "bold red"
 _IN_UTC = Reading(instant=instant_of)
 
 
@@ -37,7 +38,7 @@ def print_first(
     """
     table = _table(title, rows.slice(0, limit or _ROWS))
     if not rows.num_rows:
-        console.print(f"{title}: no rows", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{title}: no rows", soft_wrap=True)
         return
     if _fits(console, table):
         shown = limit or _ROWS
@@ -48,9 +49,9 @@ def print_first(
         if chooses_columns and (fitting := _fitting(console, rows)):
             names = ",".join(rows.column_names[place] for place in fitting)
             text = f"--columns {names} makes a table of what fits."
-            console.print(text, highlight=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
     if rows.num_rows > shown:
-        console.print(f"... and more; --limit {shown * 10} shows more of them.", highlight=False)
+        console.print(f"... and more; --limit {shown * 10} shows more of them.")
 
 
 def print_table(console: Console, rows: pa.Table, title: str) -> None:
@@ -63,15 +64,15 @@ def print_table(console: Console, rows: pa.Table, title: str) -> None:
     hidden = [name for place, name in enumerate(rows.column_names) if place not in shown]
     if hidden:
         text = f"Wider than the terminal; its files also have {', '.join(hidden)}."
-        console.print(text, highlight=False, markup=False)
+        console.print(text)
 
 
 def _table(title: str, rows: pa.Table) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for name, column in zip(rows.column_names, rows.columns, strict=True):
-        table.add_column(escape(name), justify="right" if _is_number(column.type) else "left", overflow="fold")
+        table.add_column(name, justify="right" if _is_number(column.type) else "left", overflow="fold")
     for row in _values(rows):
-        table.add_row(*(escape(_text(value, _WIDEST)) for value in row))
+        table.add_row(*(_text(value, _WIDEST) for value in row))
     return table
 
 
@@ -90,14 +91,14 @@ def _fitting(console: Console, rows: pa.Table) -> list[int]:
 
 def _print_blocks(console: Console, title: str, rows: pa.Table) -> None:
     """Each row as a block of lines, `name  value`."""
-    console.print(f"[italic]{escape(title)}[/]", highlight=False)
+    console.print(title, style="italic")
     for number, row in enumerate(_values(rows), 1):
         console.rule(f"row {number}", align="left", style="dim")
         block = Table.grid(padding=(0, 2))
         block.add_column(style="bold", no_wrap=True)
         block.add_column(overflow="fold")
         for name, value in zip(rows.column_names, row, strict=True):
-            block.add_row(escape(name), escape(_text(value, _WIDEST_IN_BLOCK)))
+            block.add_row(name, _text(value, _WIDEST_IN_BLOCK))
         console.print(block)
 
 
@@ -116,7 +117,7 @@ def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterabl
     for head in heads:
         table.add_column(head, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*row)
     console.print(table)
 
 
@@ -140,21 +141,26 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
         held, waiting = held and finding.holds, waiting + finding.waiting
         if finding.subject != subject:
             subject = finding.subject
-            table.add_row(f"[dim]{subject}[/]")
-        broken = f"[green]{finding.broken:,}[/]" if finding.holds else f"[bold red]{finding.broken:,}[/]"
+            table.add_row(Text(subject, "dim"))
+        broken = Text(f"{finding.broken:,}", _HOLDS if finding.holds else _BROKEN)
         table.add_row(finding.law, finding.compared, f"{finding.checked:,}", broken)
         advice += [finding.advice] if finding.advice and not finding.holds else []
     more = f", and {counted(waiting, 'row')} still to be delivered" if waiting else ""
-    table.caption = f"[green]every law holds{more}[/]" if held else f"[bold red]a law is broken{more}[/]"
+    table.caption = Text(f"every law holds{more}", _HOLDS) if held else Text(f"a law is broken{more}", _BROKEN)
     console.print(table)
     for text in advice:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
     return held
 
 
+def changed(before: str, after: str) -> Text:
+    """A value of a cell beside the one `before`, which is dim."""
+    return Text.assemble((f"{before} ->", "dim"), f" {after}")
+
+
 def next_step(console: Console, command: str, why: str) -> None:
-    """Print the command to type next, and why."""
-    console.print(f"\nNext: [bold]{command}[/]  {why}", highlight=False)
+    """Print the command to type next, and why; what a shell would take apart is quoted in it."""
+    console.print(Text.assemble("\nNext: ", (command, "bold"), f"  {why}"))
 
 
 def _text(value: Any, widest: int) -> str:

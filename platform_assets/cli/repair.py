@@ -31,14 +31,13 @@ def repair(
     console.print(
         f"{counted(done.examined, 'rejected row')} examined: {done.repaired:,} repaired, {done.still_rejected:,} stay "
         f"rejected.{kept_back_text(done.kept_back)}",
-        highlight=False,
     )
     if not done.batches:
         next_step(console, f"tidemark show {pipeline_name} rejected", "shows the reasons against each row.")
     else:
         for stream, batch in done.batches.items():
             of = "the log" if len(pipeline.streams) == 1 else f"the log of {stream}"
-            console.print(f"The repaired rows are batch {batch.number} of {of}.", highlight=False)
+            console.print(f"The repaired rows are batch {batch.number} of {of}.")
         next_step(console, f"tidemark run {pipeline_name}", "tells the views of them, and what has to be corrected.")
 
 
@@ -47,14 +46,13 @@ def _print(outcome: Preview, pipeline_name: str) -> None:
         f"{counted(outcome.examined, 'rejected row')}: {outcome.repaired:,} would pass, "
         f"{outcome.examined - outcome.repaired:,} would stay rejected.{kept_back_text(outcome.kept_back)} "
         "Nothing was written.",
-        highlight=False,
     )
     for view, changes in outcome.changes.items():
         if changes:
             rows = [change_row(change) for change in changes[:_MOST_WINDOWS]]
             print_rows(console, f"{view}: {len(changes):,} windows would change", CHANGED, rows)
             if len(changes) > _MOST_WINDOWS:
-                console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.", highlight=False)
+                console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.")
     if outcome.repaired:
         next_step(console, f"tidemark repair {pipeline_name}", "brings the rows back.")
     else:

@@ -68,11 +68,11 @@ def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> Non
     for title, table in published.tables.items():
         print_table(console, table, title)
     for note in published.footnotes:
-        console.print(f"note: {note}", highlight=False)
+        console.print(f"note: {note}")
     for warning in published.warnings:
-        console.print(f"warning: {warning.text}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"warning: {warning.text}", soft_wrap=True)
     for path in _files(published):
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        console.print(f"wrote {path}", soft_wrap=True)
     next_step(console, f"tidemark audit {declared.pipeline.name}", "proves every number again from the log.")
 
 
@@ -86,7 +86,7 @@ def _print_as_of(declared: Report, lake: Lake, as_of: str, as_json: bool) -> Non
             return
         _print_past(tables, past.footnotes, as_of)
         said = f"This is what run {past.run_id} has published of these batches; nothing was computed."
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
+        console.print(said, soft_wrap=True)
         next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")
         return
     with (
@@ -102,7 +102,7 @@ def _print_as_of(declared: Report, lake: Lake, as_of: str, as_json: bool) -> Non
             return
         notes = sources.footnotes
     _print_past(tables, notes, as_of)
-    console.print("Nothing was judged or published: this is how it was then.", highlight=False)
+    console.print("Nothing was judged or published: this is how it was then.")
     next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")
 
 
@@ -110,7 +110,7 @@ def _print_past(tables: Mapping[str, pa.Table], notes: Iterable[str], as_of: str
     for title, table in tables.items():
         print_table(console, table, f"{title} as of {as_of}")
     for note in notes:
-        console.print(f"note: {note}", highlight=False)
+        console.print(f"note: {note}")
 
 
 def _parsed(lines: Iterable[str]) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def wait_for(
             while not reached(overview := look(lake, pipeline)):
                 if overview.why and overview.why not in reasons:
                     reasons.add(overview.why)
-                    console.print(f"{pipeline.name} is {overview.state}: {overview.why}", highlight=False, markup=False)
+                    console.print(f"{pipeline.name} is {overview.state}: {overview.why}")
                 if time.monotonic() > deadline:
                     because = f" ({overview.why})" if overview.why else ""
                     goes_on = f" Its supervisor goes on; `tidemark down {pipeline.name}` ends it."
@@ -74,7 +74,7 @@ def wait_for(
                 time.sleep(_LOOKS_EVERY)
     overviews = [look(lake, pipeline) for pipeline in pipelines]
     for overview in overviews:
-        console.print(f"{overview.pipeline.name}: {overview.state}", highlight=False)
+        console.print(f"{overview.pipeline.name}: {overview.state}")
     return overviews
 
 
@@ -97,7 +97,7 @@ def wait_for_drain(lake: Lake, pipelines: Sequence[Pipeline]) -> list[Overview]:
                 text = "\n".join(drain_line(overview, utc_now()) for overview in running)
                 status.update(text)
                 if not console.is_terminal and time.monotonic() >= lines_at:
-                    console.print(text, highlight=False, soft_wrap=True)
+                    console.print(text, soft_wrap=True)
                     lines_at = time.monotonic() + _LINE_EVERY
                 time.sleep(_LOOKS_EVERY)
     except KeyboardInterrupt:

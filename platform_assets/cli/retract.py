@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -67,7 +68,7 @@ def retract(
     if as_json:
         RetractionsDocument.of([] if done is None else [done]).print()
     elif done is None:
-        console.print(f"No row of {stream.name} that counts is meant. Nothing was written.", highlight=False)
+        console.print(f"No row of {stream.name} that counts is meant. Nothing was written.")
         next_step(console, f"tidemark retractions {name}", "lists what was taken back before.")
     else:
         _print_done(done, pipeline, name)
@@ -81,7 +82,7 @@ def retractions(pipeline_name: StreamOrPipeline, as_json: AsJson = False) -> Non
         RetractionsDocument.of(found).print()
         return
     if not found:
-        console.print(f"No row of {pipeline_name} was taken back.", highlight=False)
+        console.print(f"No row of {pipeline_name} was taken back.")
         next_step(console, f"tidemark retract {pipeline_name} --where '...' --preview", "tells what would change.")
         return
     heads = ("id", "stream", "when", "who", "rows", "what", "reason")
@@ -111,22 +112,20 @@ def _cells(each: Retraction) -> tuple[str, ...]:
 def print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice, reports: tuple[str, ...]) -> None:
     """Print what would change, and what does it; `reports` are the names of those that read it."""
     verb = "taken back" if chosen.undoes is None else "taken back or put back"
-    console.print(
-        f"{counted(outcome.rows, 'row')} of {outcome.stream} would be {verb}. Nothing was written.", highlight=False
-    )
+    console.print(f"{counted(outcome.rows, 'row')} of {outcome.stream} would be {verb}. Nothing was written.")
     if outcome.rows:
         days = [(f"{day}", f"{rows:,}") for day, rows in outcome.days.items()]
         print_rows(console, "", ("day", "rows"), days)
         heads = tuple(outcome.examples[0])
         examples = [tuple("" if each[name] is None else str(each[name]) for name in heads) for each in outcome.examples]
-        console.print(f"The first {len(examples)}:" if outcome.rows > len(examples) else "These are:", highlight=False)
+        console.print(f"The first {len(examples)}:" if outcome.rows > len(examples) else "These are:")
         print_rows(console, "", heads, examples)
     for effect in outcome.effects:
         _print_effect(effect)
     for line in follower_lines(outcome, reports):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if outcome.rows:
-        option = f'--where "{chosen.where}"' if chosen.undoes is None else f"--undo {chosen.undoes}"
+        option = f"--where {quote(chosen.where or '')}" if chosen.undoes is None else f"--undo {chosen.undoes}"
         next_step(console, f"tidemark retract {name} {option} --reason '...'", "does it.")
     else:
         next_step(console, f"tidemark retractions {name}", "lists what was taken back before.")
@@ -135,24 +134,20 @@ def print_preview(outcome: RetractionPreview, name: str, chosen: RowChoice, repo
 def _print_effect(effect: Effect) -> None:
     heads, rows, more = table_of(effect)
     # As the title of a narrow table it would be folded.
-    console.print(heading_of(effect), highlight=False, markup=False, soft_wrap=True)
+    console.print(heading_of(effect), soft_wrap=True)
     if rows:
         print_rows(console, "", heads, rows)
     if more:
-        console.print(f"... and {more:,} more.", highlight=False)
+        console.print(f"... and {more:,} more.")
     if due := due_line(effect):
-        console.print(due, highlight=False)
+        console.print(due)
 
 
 def _print_done(done: Retraction, pipeline: Pipeline, name: str) -> None:
     verb = "taken back" if done.undoes is None else f"those of retraction {done.undoes}, whose effect is undone"
-    console.print(
-        f"{counted(done.rows, 'row')} of {done.stream}: {verb}. This is retraction {done.id}.", highlight=False
-    )
+    console.print(f"{counted(done.rows, 'row')} of {done.stream}: {verb}. This is retraction {done.id}.")
     console.print(
         f"`tidemark retract {done.stream} --undo {done.id} --reason '...'` takes it back.",
-        highlight=False,
-        markup=False,
     )
     next_step(
         console,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -46,14 +47,13 @@ def savepoint(
         )
     if drop and name is not None:
         dropped = drop_savepoint(lake, pipeline, name)
-        console.print(f"Savepoint {dropped.name} is dropped.", highlight=False)
+        console.print(f"Savepoint {dropped.name} is dropped.")
         next_step(console, f"tidemark maintain {pipeline_name}", "removes what only it has kept.")
         return
     taken = take_savepoint(lake, pipeline, name)
     copied = sum(table.size for table in taken.tables if table.kept_at)
     console.print(
         f"Savepoint {taken.name}: {_batches(taken)}, {counted(len(taken.tables), 'table')}, {decimal(copied)} copied.",
-        highlight=False,
     )
     next_step(
         console, f"tidemark fork {pipeline_name} {taken.name} --as FOLDER", "makes a second pipeline that begins there."
@@ -65,7 +65,7 @@ def savepoints(pipeline_name: PipelineName) -> None:
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     points, now = savepoints_of(lake, pipeline), utc_now()
     if not points:
-        console.print(f"{pipeline.name} has no savepoint.", highlight=False)
+        console.print(f"{pipeline.name} has no savepoint.")
         next_step(console, f"tidemark savepoint {pipeline_name}", "takes one.")
         return
     rows = [
@@ -109,16 +109,16 @@ def restore(
             """Who is waited for, and each corrected day."""
 
             def corrected(self, day: date, rows: int) -> None:
-                console.print(f"{day}: {counted(rows, 'window')} corrected", highlight=False)
+                console.print(f"{day}: {counted(rows, 'window')} corrected")
 
             def waits(self, holder: str) -> None:
                 status.update(f"savepoint {name} is ready; waiting for {holder} to put it in place")
 
         restored = restore_tables(spark, lake, pipeline, name, listener=Shown())
-    console.print(f"{pipeline.name} is restored from {_batches(restored.savepoint)} on.", highlight=False)
+    console.print(f"{pipeline.name} is restored from {_batches(restored.savepoint)} on.")
     for name_left in restored.left_out:
         why = pipeline.operator(name_left).never_rebuilt or f"it was not there yet when {name} was taken"
-        console.print(f"{name_left} stays as it is: {why}.", highlight=False)
+        console.print(f"{name_left} stays as it is: {why}.")
     if pipeline.backfilled:
         next_step(console, f"tidemark correct {pipeline_name}", "corrects what came late since.")
     else:
@@ -152,10 +152,9 @@ def _say_elsewhere(restored: Restored, there: Lake, pipeline_name: str) -> None:
     console.print(
         f"{there.root} begins at {_batches(restored.savepoint)}: {decimal(restored.copied)} copied"
         f"{f', {waiting} there' if waiting else ''}. Its deliveries are off.",
-        highlight=False,
         soft_wrap=True,
     )
-    next_step(console, f"TIDEMARK_HOME={there.root} tidemark run {pipeline_name}", "goes on from there.")
+    next_step(console, f"TIDEMARK_HOME={quote(there.root)} tidemark run {pipeline_name}", "goes on from there.")
 
 
 def _batches(saved: Savepoint) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from types import ModuleType
 from typing import Annotated, Literal
 
@@ -36,8 +37,8 @@ def init(
     """Write a project of your own: a pipeline, its suite, a report, a test, and what Dagster loads."""
     target = folder or Path(name)
     for path in write_project(target, name):
-        console.print(f"wrote {path}", highlight=False)
-    next_step(console, f"cd {target} && make run", "takes its sample through its pipeline.")
+        console.print(f"wrote {path}")
+    next_step(console, f"cd {quote(str(target))} && make run", "takes its sample through its pipeline.")
 
 
 def new(
@@ -62,7 +63,7 @@ def new(
     else:
         added = _sql_view(name, of, folder) if sql else _ADD[kind](name, of, folder)
     for path in added.paths:
-        console.print(f"wrote {path}", highlight=False)
+        console.print(f"wrote {path}")
     next_step(console, added.command, added.why)
 
 

@@ -36,7 +36,7 @@ def setup(
     with console.status("making the class archive"):
         make_class_archive()
     for jar in jars:
-        console.print(f"{jar}", highlight=False, soft_wrap=True)
+        console.print(f"{jar}", soft_wrap=True)
     console.print(f"A machine without a network needs a copy of {jars_folder()}: TIDEMARK_JARS says where it lies.")
     if find_project() is None:
         next_step(console, "tidemark init acme", "writes a project of your own.")

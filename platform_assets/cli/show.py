@@ -55,7 +55,7 @@ def show(
     if as_json or as_csv:
         return
     for line in told_kept(lake, pipeline):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     next_step(console, f"tidemark audit {pipeline_name}", "recomputes everything from the log and checks every law.")
 
 

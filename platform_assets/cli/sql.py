@@ -74,12 +74,12 @@ def _queries(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _prompt(database: LakeDatabase, print_rows: Print) -> None:
-    console.print(f"{len(database.tables)} tables; a query ends with a semicolon, \\q leaves.", highlight=False)
+    console.print(f"{len(database.tables)} tables; a query ends with a semicolon, \\q leaves.")
     for query in _queries(_typed_lines(database)):
         try:
             print_rows(query)
         except TidemarkError as error:
-            console.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+            console.print(str(error), style="red", soft_wrap=True)
 
 
 def completer_of(database: LakeDatabase) -> Completer:

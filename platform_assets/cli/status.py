@@ -89,16 +89,16 @@ def status(
         for position in positions(overviews):
             several = len(find_pipeline(position.pipeline).streams) > 1
             if several or position.pipeline in {pipeline.name for pipeline in resting}:
-                console.print(str(position), highlight=False, markup=False, soft_wrap=True)
+                console.print(str(position), soft_wrap=True)
         for behind in (each for pipeline in resting for each in delivery_positions(lake, pipeline)):
-            console.print(str(behind), highlight=False, markup=False, soft_wrap=True)
+            console.print(str(behind), soft_wrap=True)
         for pipeline, table, counts in filters():
             summary = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
-            console.print(f"{pipeline.name}: filter of {table}: {summary}", highlight=False, soft_wrap=True)
+            console.print(f"{pipeline.name}: filter of {table}: {summary}", soft_wrap=True)
         for line in (f"{pipeline.name}: {lag}" for pipeline, lag in lags() if str(lag)):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         for line in (each for pipeline in shown for each in told_horizons(lake, pipeline, declared)):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         _say_left(left())
         say_why(overviews)
         return
@@ -146,19 +146,19 @@ def say_why(overviews: Sequence[Overview]) -> None:
             for text in (query.paused and f"is paused: {query.paused}", query.waiting and f"waits: {query.waiting}"):
                 if text:
                     line = f"{overview.pipeline.name}: {name} {text}"
-                    console.print(line, highlight=False, markup=False, soft_wrap=True)
+                    console.print(line, soft_wrap=True)
         for text in lateness_texts(overview, utc_now()):
-            console.print(f"{overview.pipeline.name}: {text}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{overview.pipeline.name}: {text}", soft_wrap=True)
         for receiver in overview.receivers:
             if receiver.why:
                 line = f"{overview.pipeline.name}: receiver {receiver_line(receiver)}"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                console.print(line, soft_wrap=True)
         if overview.why:
-            console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{overview.pipeline.name}: {overview.why}", soft_wrap=True)
         for backlog in () if overview.process is None else overview.process.backlog:
             for text in filter(None, (largest_partitions(backlog), backlog.warning)):
                 message = f"{overview.pipeline.name}: {text}"
-                console.print(message, highlight=False, markup=False, soft_wrap=True)
+                console.print(message, soft_wrap=True)
     broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
     idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
     if broken:
@@ -177,6 +177,5 @@ def _say_left(tables: Iterable[UndeclaredTable]) -> None:
         console.print(
             f"{table.uri} belongs to view {table.operator!r}, which is not declared; `tidemark drop "
             f"{table.operator}` removes it.",
-            highlight=False,
             soft_wrap=True,
         )

@@ -43,7 +43,7 @@ def up(
                 f"--foreground supervises one pipeline, not {len(wanted)}", "leave it out, or name one."
             )
         logging.getLogger("tidemark").setLevel(Settings().log_level)
-        console.print(f"Ctrl-C ends {wanted[0].name} at the boundary of a batch.", highlight=False)
+        console.print(f"Ctrl-C ends {wanted[0].name} at the boundary of a batch.")
         raise typer.Exit(ExitCode.STREAM_FAILED if supervise(lake, wanted[0]) else ExitCode.DONE)
     started = {pipeline.name: _start(lake, pipeline) for pipeline in wanted}
     asked_at = utc_now()
@@ -75,7 +75,7 @@ def down(
     if drain:
         overviews = wait_for_drain(lake, ended)
         for overview in overviews:
-            console.print(f"{overview.pipeline.name}: {overview.state}", highlight=False)
+            console.print(f"{overview.pipeline.name}: {overview.state}")
         queries = [query for each in overviews if each.process for query in each.process.queries.values()]
         _end_if(any(each.state == "failed" for each in overviews) or any(each.paused for each in queries), overviews)
     else:
@@ -136,7 +136,7 @@ def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
     """The supervisor that was started, or None where one runs already."""
     overview = look(lake, pipeline)
     if overview.running:
-        console.print(f"{pipeline.name} runs already: {overview.holder}", highlight=False)
+        console.print(f"{pipeline.name} runs already: {overview.holder}")
         return None
     control = ControlFolder(lake, pipeline)
     control.path.mkdir(parents=True, exist_ok=True)

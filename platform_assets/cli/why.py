@@ -203,4 +203,4 @@ def _text(value: object) -> str:
 
 
 def _say(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)

@@ -56,7 +56,7 @@ def run_demo(console: Console) -> Demonstrated:
     runs: dict[str, str] = {}
     with step(console, seconds, "feed", f"{DAYS} days of real departures, told when each flight leaves"):
         fed = feed_flights(landing, FIRST_DAY, DAYS, DIRTY)
-    console.print(f"  {fed}", highlight=False)
+    console.print(f"  {fed}")
     steps: tuple[tuple[str, str, dict[str, Any]], ...] = (
         (f"{pipeline.name}_drain", "event log and first results", drain_config(pipeline, end_of_input=True)),
         (f"{pipeline.name}_corrections", "the days that have late rows, recomputed", {}),

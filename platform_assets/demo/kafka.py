@@ -77,7 +77,7 @@ def through_kafka(console: Console) -> Iterator[ThroughKafka]:
         pipeline = find_pipeline(NAME)
         with step(console, seconds, "feed", f"{DAYS} days of real departures into a topic, a partition per airport"):
             sent = send_flights(kafka.servers, "flights", FIRST_DAY, DAYS, DIRTY)
-        console.print(f"  {sent:,} new records", highlight=False)
+        console.print(f"  {sent:,} new records")
         _run(console, seconds, pipeline, "drain", "from the topic to the log, first results, and the database")
         first = _by_airport(postgres)
         _run(console, seconds, pipeline, "corrections", "the days that have late rows, recomputed")

@@ -312,7 +312,7 @@ def test_a_delivery_of_other_rows_is_not_let_go_on_where_it_was(spark: SparkSess
     with pytest.raises(RedeliveryError, match="nor their revisions"):
         Courier(spark, lake, replace(keyed, what="current")).runtime.begin_anew(again=True)
     assert Courier(spark, lake, keyed).deliver() == 0
-    of_log = Courier(spark, lake, replace(results, of=readings, what="valid", select=("id", "value")))
+    of_log = Courier(spark, lake, replace(results, of=readings, what="rows", select=("id", "value")))
     with pytest.raises(RedeliveryError, match="of was by_id and is readings"):
         of_log.runtime.begin_anew(again=False)
     of_log.runtime.begin_anew(again=True)

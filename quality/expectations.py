@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from streaming.base import interval
 from streaming.declare import Usual, usual_of
 
 QUERY = "UnexpectedRowsExpectation"
+_BRACES = re.compile(r"\{batch\}|\{\{|\}\}|[{}]")
 USUAL = "usual"
 """The kind of an expectation that Great Expectations does not know: hours against those of weeks before."""
 Level = Literal["error", "warn"]
@@ -78,13 +80,19 @@ class Suite:
 
 def always(name: str, condition: str, meaning: str, *, level: Level = "error") -> Expectation:
     """Every row satisfies the SQL `condition`; where that is null, the row breaks it."""
-    query = f"SELECT * FROM {{batch}} WHERE NOT coalesce(({condition}), false)"
-    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query}, level)
+    asked = condition.replace("{", "{{").replace("}", "}}")
+    query = f"SELECT * FROM {{batch}} WHERE NOT coalesce(({asked}), false)"
+    return nothing_from(name, query, meaning, level=level)
 
 
 def nothing_from(name: str, query: str, meaning: str, *, level: Level = "error") -> Expectation:
-    """The SQL `query`, which calls the table `{batch}`, has no rows; those it has are the defects."""
-    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query}, level)
+    """The SQL `query`, which calls the table `{batch}`, has no rows; those it has are the defects.
+
+    Another brace is one, as in `rlike '[A-Z]{3}'`, and so are two of the same.
+    """
+    # Great Expectations takes what is in braces for names that it puts in.
+    asked = _BRACES.sub(lambda found: found[0] if len(found[0]) > 1 else 2 * found[0], query)
+    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": asked}, level)
 
 
 def unique(name: str, columns: Sequence[str], *, level: Level = "error") -> Expectation:

@@ -8,13 +8,17 @@ from quality.expectations import Expectation, Suite, always, fresh, nothing_from
 from streaming.declare import WITHHELD, Freshness, Operator, Stream, freshness_of
 
 GREATEST_REJECTED_SHARE = 0.02
-# A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
+# A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it. Rejected rows stay where
+# a retention has dropped the valid ones that came with them, so they count from the first batch of which any is left.
 _REJECTED_SHARE = f"""
     SELECT rejected, rows_read
     FROM (
         SELECT count_if(_rejected is not null) - count_if(_origin.repairs is not null) AS rejected,
                count_if(_origin.repairs is null) AS rows_read
         FROM {{batch}}
+        WHERE coalesce(_origin.repairs, _batch) >= coalesce(
+            (SELECT min(coalesce(_origin.repairs, _batch)) FROM {{batch}} WHERE _day is not null), 0
+        )
     )
     WHERE rejected > {GREATEST_REJECTED_SHARE} * rows_read
 """

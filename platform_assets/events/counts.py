@@ -40,7 +40,7 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
 
 
 def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The rejected rows of a log that are not repaired, and their share of all rows, as its commits tell.
+    """The rejected rows of a log that are not repaired, and their share of all rows that came, as its commits tell.
 
     Of each rule that only warns also the share of valid rows that break it, since there is that rule.
     """
@@ -52,7 +52,7 @@ def rejected_numbers(batches: Iterable[Batch]) -> dict[str, Any]:
         warned = sums(warned, batch.warned)
         # Repaired rows are in the log twice: once rejected, once valid.
         total += batch.rejected_left - (batch.rows_left if batch.cause == "repair" else 0)
-        read += 0 if batch.cause in ("repair", "retraction") else batch.rows_left
+        read += 0 if batch.cause in ("repair", "retraction") else batch.rows_left + batch.rows_dropped
     shares = {f"warned_share_{rule}": number / valid[rule] if valid[rule] else 0.0 for rule, number in warned.items()}
     return {"dagster/row_count": total, "rejected_share": total / read if read else 0.0, **shares}
 

@@ -272,6 +272,11 @@ class Batch:
         return self.valid_left + self.rejected_left
 
     @property
+    def rows_dropped(self) -> int:
+        """The rows of the batch that retention has dropped."""
+        return self.dropped.get("valid", 0) + self.dropped.get("rejected", 0)
+
+    @property
     def valid_left(self) -> int:
         """The valid ones."""
         return self.summary.rows - self.rejected - self.erased_valid - self.dropped.get("valid", 0)

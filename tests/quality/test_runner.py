@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from datetime import date
 from multiprocessing import get_context
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from docs.examples.late_counts import readings
 from quality import Suite, SuiteError, always, mostly_absent, nothing_from, of_type, of_types, run_suite, unique
+from quality.generic import log_suite
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +108,39 @@ def test_great_expectations_can_be_imported_in_a_spawned_process() -> None:
     """Dagster's run workers are spawned; there the import may end the process with exit code 0."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(exec, "import great_expectations.expectations").result(timeout=120)
+
+
+def test_braces_of_a_pattern_are_no_names(spark: SparkSession) -> None:
+    codes = spark.createDataFrame([("EWR", '{"a": {}}'), ("NY", "{}")], "code string, note string")
+    asked = (
+        always("three_letters", "code rlike '^[A-Z]{2,3}$'", "codes have three letters"),
+        always("noted", """note in ('{"a": {}}', '{}')""", "notes are JSON"),
+        nothing_from("pairs", "SELECT * FROM {batch} WHERE code rlike '^[A-Z]{2}$'", "no code has two letters"),
+        nothing_from("escaped", "SELECT * FROM {batch} WHERE code rlike '^[A-Z]{{2}}$'", "no code has two letters"),
+    )
+    found = [finding.outcome for finding in run_suite(lambda: codes, Suite(asked))]
+    assert found == ["passed", "passed", "failed", "failed"]
+
+
+@pytest.mark.long
+def test_rejected_rows_whose_batches_have_left_the_log_do_not_close_the_gate(spark: SparkSession) -> None:
+    """Of 143 days with a thousand valid rows and one rejected each, retention has left the valid ones of seven."""
+    columns = "_batch bigint, _rejected array<string>, _day date, _origin struct<position: bigint, repairs: bigint>"
+    rejected = [(batch, ["broken"], None, (0, None)) for batch in range(143)]
+    valid = [(batch, None, date(2026, 1, 1), (row, None)) for batch in range(136, 143) for row in range(1, 101)]
+    repaired = [(150, None, date(2026, 1, 1), (0, 140))]
+    suite = log_suite(readings)
+    share = Suite(tuple(each for each in suite.expectations if each.name == "rejected_share"), suite.only)
+
+    def outcome(*rows: list[tuple[object, ...]]) -> str:
+        log = spark.createDataFrame([row for some in rows for row in some], columns)
+        (finding,) = run_suite(lambda: log, share)
+        return finding.outcome
+
+    assert outcome(rejected, valid) == "passed"
+    assert outcome(rejected, valid, repaired) == "passed"
+    assert outcome(rejected) == "failed", "no valid row was ever there"
+    more = [(142, ["broken"], None, (row, None)) for row in range(200, 210)]
+    assert outcome(rejected, valid, more) == "failed"
+    mended = [(151, None, date(2026, 1, 1), (row, 142)) for row in range(200, 210)]
+    assert outcome(rejected, valid, more, mended) == "passed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ WITHOUT_ROWS = ("batches", "changes_batches", "dropped", "progress")
 """Tables beside the logs that hold no row of a stream."""
 
 _PLACE = "_place"
+_IN_WORDS = r"\p{L}\p{M}\p{N}_"
+"""The characters that words are of, as Java's patterns name them: letters and digits of all languages."""
 TEXTS = ("_raw", "payload", "row", "_request")
 """Columns that hold a row as text: rejected payloads, dead letters, late rows, what a service is asked."""
 
@@ -84,7 +87,8 @@ class Person:
 
     @property
     def _word(self) -> str:
-        return rf"(?<!\w){_quoted(self.value)}(?!\w)"
+        # Java's own `\w` has no letters but those of ASCII.
+        return rf"(?<![{_IN_WORDS}]){_quoted(self.value)}(?![{_IN_WORDS}])"
 
     @property
     def _field(self) -> str:
@@ -100,7 +104,11 @@ class Person:
             parsed = None
         if isinstance(parsed, dict) and parsed.get(self.column) is not None:
             return str(parsed[self.column]) == self.value
-        return re.search(rf"(?<!\w){re.escape(self.value)}(?!\w)", text) is not None
+        places = (found.span() for found in re.finditer(f"(?={re.escape(self.value)})", text))
+        ends = ((start, start + len(self.value)) for start, _ in places)
+        return any(
+            not _is_in_words(text[start - 1 : start]) and not _is_in_words(text[end : end + 1]) for start, end in ends
+        )
 
     def is_in(self, value: Any) -> bool:
         """True if a nested value has a field of the column's name with the person's value."""
@@ -114,6 +122,11 @@ class Person:
         """True if an entry of a Delta log names the person's value as a bound of the column."""
         bound = rf'\\?"{re.escape(self.column)}\\?":\\?"?{re.escape(self.value)}\\?"?[,}}]'
         return re.search(bound, text) is not None
+
+
+def _is_in_words(character: str) -> bool:
+    """True for one of `_IN_WORDS`; an empty text is none."""
+    return character == "_" or (character != "" and unicodedata.category(character)[0] in "LMN")
 
 
 def _quoted(text: str) -> str:

@@ -144,6 +144,24 @@ def test_a_value_of_any_letters_is_told_in_a_nested_column(name: str) -> None:
     assert not re.search(Person("id", f"{name}x")._field, nested)
 
 
+@pytest.mark.parametrize(
+    ("name", "texts", "others"),
+    [
+        ("Ana", ["7;Ana;x", "Ana", "<Ana>"], ["7;Anaïs;x", "Ana_", "Ana1", "éAna", "Ana\u0301", "ana"]),
+        ("Иван", ["Иван, Москва", "Иванов и Иван"], ["7;Иванов", "Иван٣"]),
+        ("José", ["José."], ["Josée", "JosÉ"]),
+        ("a.b", ["x a.b y"], ["a-b", "xa.b", "a.b2"]),
+    ],
+)
+def test_a_value_in_a_text_is_a_whole_word_in_every_language_for_the_deletion_and_for_the_proof(
+    spark: SparkSession, name: str, texts: list[str], others: list[str]
+) -> None:
+    person = Person("name", name)
+    rows = spark.createDataFrame([(text,) for text in [*texts, *others]], "payload string")
+    assert [row["payload"] for row in rows.where(person.matches(rows)).collect()] == texts
+    assert [text for text in [*texts, *others] if person.is_in_text(text)] == texts
+
+
 def test_a_dead_letter_without_the_column_is_told_by_the_values_that_could_not_be_computed(spark: SparkSession) -> None:
     why = "column 'per' cannot be computed: 1 / length(id), of id='ada'"
     told = {

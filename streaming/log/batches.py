@@ -23,7 +23,7 @@ from streaming.formats import UNKNOWN
 from streaming.lake import Lake
 from streaming.sources import Memory
 from streaming.spark import guarded, holds
-from streaming.tables import commits_of, delta, newest_commits, storage
+from streaming.tables import attempts, commits_of, delta, newest_commits, storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -522,13 +522,19 @@ def told_batches(lake: Lake, stream: Stream) -> list[Batch]:
 def archive_batches(lake: Lake, stream: Stream) -> int:
     """Archive the batches that are not in the archive yet; returns how many they were.
 
-    Reads their commits, and none that is older.
+    Reads their commits, and none that is older. Where somebody else archives at the same moment, such as maintenance
+    beside a savepoint, whoever comes second looks again for what is left.
     """
-    table = delta.open_table(lake.log(stream))
-    if table is None:
-        return 0
+    table, number = delta.open_table(lake.log(stream)), 0
+    for attempt in () if table is None else attempts(table):
+        with attempt:
+            number = _archive_new(lake, stream, table)
+    return number
+
+
+def _archive_new(lake: Lake, stream: Stream, log: DeltaTable) -> int:
     through = archived_through(lake, stream)
-    new = takewhile(lambda batch: through is None or batch.number > through, _described(newest_commits(table)))
+    new = takewhile(lambda batch: through is None or batch.number > through, _described(newest_commits(log)))
     return archive(lake, stream, {batch.number: batch.to_json() for batch in new})
 
 

@@ -20,8 +20,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from streaming.base import RELEASE, SavepointError, can_be_name, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
@@ -158,9 +156,7 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
     if before is None:
         return None
     # What the archive has at this version is in commits up to `before`; the others are in the log's own history.
-    for attempt in _while_others_archive():
-        with attempt:
-            archive_batches(lake, stream)
+    archive_batches(lake, stream)
     archive = delta.open_table(lake.batches(stream))
     log = delta.open_table(uri)
     assert log is not None
@@ -197,13 +193,6 @@ def _cut_changes(lake: Lake, pipeline: Pipeline, name: str, stream: Stream) -> l
         tables.append(replace(table, kept_at=f"state/{table.place}"))
     _cut_log(lake, pipeline, name, stream, tables)
     return tables
-
-
-def _while_others_archive() -> Retrying:
-    """Maintenance may archive at the same moment; whoever comes second looks again for what is left."""
-    return Retrying(
-        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.1), reraise=True
-    )
 
 
 def _saved(owner: Operator | Delivery, suffix: str, table: DeltaTable, back_to: int | None) -> SavedTable:

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming import Lake, log
 from streaming.base.errors import FencedError
-from streaming.log.batches import read_batches
+from streaming.log.batches import archive_batches, archived, read_batches
 from streaming.log.ingest import Ingest, append_heartbeat, next_state
 from streaming.service.drain import drain
 from tests.support.instants import NOW
@@ -90,3 +90,19 @@ def test_compaction_between_two_batches_or_in_one_is_waited_out(spark: SparkSess
     newest = log.head(lake, STREAM)
     assert newest is not None
     assert newest.number >= head.number + 1
+
+
+def test_two_that_archive_at_the_same_moment_archive_each_batch_once(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(spark, lake, pipeline, [BEAT], [BEAT], [BEAT])
+    first = iter([True])
+
+    def after_another(*args: Any, **options: Any) -> None:
+        if next(first, False):
+            assert archive_batches(lake, STREAM) == 3
+        write_deltalake(*args, **options)
+
+    monkeypatch.setattr("streaming.log.batches.write_deltalake", after_another)
+    assert archive_batches(lake, STREAM) == 0
+    assert sorted(archived(lake, STREAM)) == [0, 1, 2]

@@ -21,6 +21,7 @@ from platform_assets.cli.context import (
     has_little,
     spark_session,
 )
+from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
@@ -154,6 +155,8 @@ def correct(
     if failed:
         raise failed[0]
     next_step(console, *shows_results(pipeline))
+    if followed.paused:
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def maintain(pipeline_name: PipelineName) -> None:

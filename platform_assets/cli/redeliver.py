@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
+from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
 from streaming.base import DeclarationError
 from streaming.declare import find_pipeline
@@ -61,3 +62,5 @@ def _say(pipeline_name: str, delivery_name: str, done: Redelivered) -> None:
         next_step(console, f"tidemark show {pipeline_name} {delivery_name}_dead", why)
     else:
         next_step(console, f"tidemark audit {pipeline_name}", "holds the target against what was delivered.")
+    if not done.done:
+        raise typer.Exit(ExitCode.FAILED)

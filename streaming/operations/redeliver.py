@@ -33,7 +33,7 @@ class Redelivered:
     dead_after: int
     waiting: str
     holder: str
-    done: bool = True
+    done: bool
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def redeliver(
     if before:
         runtime.dead_letters.ask(standing.generation, standing.delivered)
     waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: _is_done(runtime))
-    return Redelivered(before, runtime.dead_letters.count(), waiting, holder)
+    return Redelivered(before, runtime.dead_letters.count(), waiting, holder, _is_done(runtime))
 
 
 def redeliver_days(
@@ -145,7 +145,7 @@ def begin_anew(
     runtime.begin_anew(again=again)
     dead = runtime.dead_letters.count()
     waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: runtime.standing().behind == 0)
-    return Redelivered(dead, runtime.dead_letters.count(), waiting, holder)
+    return Redelivered(dead, runtime.dead_letters.count(), waiting, holder, runtime.standing().behind == 0)
 
 
 def _is_done(runtime: DeliveryRuntime) -> bool:

@@ -43,6 +43,9 @@ def test_dead_letters_are_shown_sent_again_and_gone(
             and "Next: tidemark show flights post_dead" in text
         )
         assert {"post_dead"} <= {entry.table for entry in maintain(lake, of)}
+        server.answer = lambda posted: 503
+        code, text = tidemark("redeliver flights post")
+        assert code == 1 and "The target does not take it" in text and "Next: tidemark run flights" in text
         server.answer = lambda posted: 200
         code, text = tidemark("redeliver flights post")
         assert code == 0 and "1 dead letters: 1 arrived, 0 stay." in text and "Next: tidemark audit flights" in text
@@ -110,3 +113,7 @@ def test_what_a_correction_has_changed_is_delivered_with_it_unless_another_proce
     assert code == 0 and "now: 1 row delivered" in text
     assert rows(postgres, counted) == [(before + 1,)]
     assert "still to be delivered" not in tidemark("audit flights --deliveries")[1]
+    changed = replace(of, deliveries=(replace(current, where="flights > 0"),))
+    monkeypatch.setattr(declared, "pipeline", changed)
+    code, text = tidemark("correct flights")
+    assert code == 1 and "where was nothing and is flights > 0" in text and "--go-on" in text

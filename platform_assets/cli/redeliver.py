@@ -10,7 +10,7 @@ import typer
 from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
-from streaming.base import DeclarationError
+from streaming.base import DeclarationError, counted
 from streaming.declare import find_pipeline
 from streaming.operations import Redelivered, begin_anew, redeliver_days
 from streaming.operations import redeliver as send_again
@@ -47,6 +47,11 @@ def redeliver(
             done = send_again(spark, lake, pipeline, delivery)
             arrived = done.dead_before - done.dead_after
             console.print(f"{done.dead_before:,} dead letters: {arrived:,} arrived, {done.dead_after:,} stay.")
+            if done.earlier:
+                console.print(
+                    f"{counted(done.earlier, 'of these is', 'of these are')} from before the delivery went on by "
+                    "another declaration or build, and not sent again; `--all` sends everything again."
+                )
     _say(pipeline_name, delivery_name, done)
 
 

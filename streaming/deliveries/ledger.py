@@ -400,7 +400,7 @@ class DeadLetters:
         """
         table = delta.open_table(self.uri)
         same = f"generation = {batch.generation} and batch = {batch.number}"
-        if not refused and (table is None or not self._rows(batch.generation, batch.number)):
+        if not refused and not self._has(batch.generation, batch.number):
             return
         payloads = json_objects(batch.messages.take(pa.array([row.position for row in refused], pa.int64())))
         rows = [
@@ -426,21 +426,31 @@ class DeadLetters:
 
     def pending(self, generation: int, through: int) -> list[dict[str, Any]]:
         """The dead letters of the batches up to `through`, oldest first."""
-        return self._rows(generation, None, through)
+        table = delta.open_table(self.uri)
+        if table is None:
+            return []
+        rows, order = delta.contents(table), [("batch", "ascending"), ("position", "ascending")]
+        kept: list[dict[str, Any]] = rows.filter(_are_of(rows, generation, None, through)).sort_by(order).to_pylist()
+        return kept
 
     def to_send_again(self, generation: int, delivered: int) -> list[dict[str, Any]]:
         """Those for which somebody has asked, of the batches up to `delivered`, oldest first."""
         asked = min(self.asked(generation), delivered)
-        return self.pending(generation, asked) if asked >= 0 else []
+        return self.pending(generation, asked) if asked >= 0 and self._has(generation, None, asked) else []
 
     def forget(self, generation: int, through: int) -> None:
         """Those of the batches up to `through` have been sent again."""
-        table = delta.open_table(self.uri)
-        if table is None or not self._rows(generation, None, through):
-            return
-        for attempt in attempts(table):
-            with attempt:
-                table.delete(f"generation = {generation} and batch <= {through}")
+        if self._has(generation, None, through):
+            self._delete(f"generation = {generation} and batch <= {through}")
+
+    def forget_before(self, generation: int) -> None:
+        """Those of generations before have been sent again, as that one began with all rows."""
+        if self.count_before(generation):
+            self._delete(f"generation < {generation}")
+
+    def count_before(self, generation: int) -> int:
+        """The number of dead letters of generations before, which no batch of it sends again."""
+        return int(pc.sum(pc.less(self._batches()["generation"], generation)).as_py() or 0)
 
     def places(self) -> list[Cursor]:
         """The places of the rows that they are of, of whatever generation."""
@@ -470,16 +480,25 @@ class DeadLetters:
         table = delta.opened_or_created(self.uri, SCHEMA, description=self._about, properties=self._recorded)
         write_deltalake(table, content, mode="append")
 
-    def _rows(self, generation: int, batch: int | None, through: int | None = None) -> list[dict[str, Any]]:
+    def _delete(self, condition: str) -> None:
+        table = delta.opened(self.uri)
+        for attempt in attempts(table):
+            with attempt:
+                table.delete(condition)
+
+    def _batches(self) -> pa.Table:
+        """The generation and batch of each, without payloads, of which there may be very many."""
+        columns = ["generation", "batch"]
         table = delta.open_table(self.uri)
-        if table is None:
-            return []
-        rows = delta.contents(table)
-        wanted = pc.equal(rows["generation"], generation)
-        if batch is not None:
-            wanted = pc.and_(wanted, pc.equal(rows["batch"], batch))
-        if through is not None:
-            wanted = pc.and_(wanted, pc.less_equal(rows["batch"], through))
-        order = [("batch", "ascending"), ("position", "ascending")]
-        kept: list[dict[str, Any]] = rows.filter(wanted).sort_by(order).to_pylist()
-        return kept
+        return SCHEMA.empty_table().select(columns) if table is None else delta.contents(table, columns=columns)
+
+    def _has(self, generation: int, batch: int | None, through: int | None = None) -> bool:
+        return bool(pc.any(_are_of(self._batches(), generation, batch, through)).as_py())
+
+
+def _are_of(rows: pa.Table, generation: int, batch: int | None, through: int | None) -> pa.ChunkedArray:
+    """True for the dead letters of a batch, or of those up to `through`, of a generation."""
+    wanted = pc.equal(rows["generation"], generation)
+    if batch is not None:
+        wanted = pc.and_(wanted, pc.equal(rows["batch"], batch))
+    return wanted if through is None else pc.and_(wanted, pc.less_equal(rows["batch"], through))

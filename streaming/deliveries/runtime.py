@@ -215,6 +215,19 @@ class DeliveryRuntime:
         ledger = self.ledger.read()
         return ledger is not None and ledger.has_answered(request)
 
+    def forget_earlier(self) -> int:
+        """Remove dead letters of generations before one that began with all rows; returns how many of others stay.
+
+        Their rows are sent again with all others, and those that are refused again are new ones. Those of a generation
+        that was let go on, no batch of this one sends again.
+        """
+        ledger = self.ledger.read()
+        if ledger is None:
+            return 0
+        if (ledger.begins_at, ledger.skipped_rows) == (self.outbox.start, 0):
+            self.dead_letters.forget_before(ledger.generation)
+        return self.dead_letters.count_before(ledger.generation)
+
     def standing(self) -> DeliveryProgress:
         """The progress of the delivery now; reads tables and starts no Spark."""
         ledger = self.ledger.read() or self._beginning()

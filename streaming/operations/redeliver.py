@@ -26,7 +26,8 @@ class Redelivered:
     """The outcome for a delivery: dead letters before and after, and why the target takes no more; empty if it does.
 
     `holder`: the process that runs the pipeline and delivers instead of this one; empty if this one did. `done`: all
-    that was asked for has arrived.
+    that was asked for has arrived. `earlier`: how many of the dead letters are from before the delivery went on by
+    another declaration or build, so that only all rows together are sent again with them.
     """
 
     dead_before: int
@@ -34,6 +35,7 @@ class Redelivered:
     waiting: str
     holder: str
     done: bool
+    earlier: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,11 @@ def redeliver(
     """
     runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
     before, standing = runtime.dead_letters.count(), runtime.standing()
+    earlier = runtime.forget_earlier()
     if before:
         runtime.dead_letters.ask(standing.generation, standing.delivered)
     waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: _is_done(runtime))
-    return Redelivered(before, runtime.dead_letters.count(), waiting, holder, _is_done(runtime))
+    return Redelivered(before, runtime.dead_letters.count(), waiting, holder, _is_done(runtime), earlier)
 
 
 def redeliver_days(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from streaming.base.errors import DeclarationError, ProgressError
 from streaming.declare.delivered import DEAD_LETTER
 from streaming.declare.delivery import Delivery
 from streaming.deliveries.ledger import SCHEMA
+from streaming.operations.redeliver import begin_anew, redeliver
 from streaming.sinks.files import JsonLines
 from streaming.sinks.rest import Rest
+from streaming.tables import delta
 from tests.support.delivering import Courier, by_id, ingested, pipeline, reading, readings, visits
 from tests.support.http_server import HttpServer, http_server
+from tests.support.instants import NOW
 from tests.support.kafka import Broker
 from tests.support.received import received
 from tests.support.runs import run
@@ -132,6 +136,49 @@ def test_dead_letters_of_a_delivery_that_begins_anew_go_on(spark: SparkSession, 
     assert (letters.deliver(), told(lake)) == (1, [(1, 1)])
     courier.deliver(all_of_it=True)
     assert (letters.deliver(), told(lake)) == (1, [(1, 1), (1, 1)])
+
+
+@pytest.mark.long
+def test_dead_letters_of_an_earlier_declaration_are_told_and_go_once_all_rows_are_sent_again(
+    spark: SparkSession, lake: Lake, server: HttpServer
+) -> None:
+    post = Delivery("post", readings, Rest(server.url), select=("value",))
+    ingested(spark, lake, [reading("a", 1, value) for value in range(3)])
+    refuses(server, 1)
+    Courier(spark, lake, post).deliver(all_of_it=True)
+    other = replace(post, where="value < 9")
+    courier = Courier(spark, lake, other)
+    courier.runtime.begin_anew(again=False)
+    refuses(server)
+    done = redeliver(spark, lake, pipeline(other), other, lambda: NOW)
+    assert (done.dead_before, done.dead_after, done.earlier) == (1, 1, 1)
+    refuses(server, 2)
+    done = begin_anew(spark, lake, pipeline(other), other, again=True, now=lambda: NOW)
+    assert done.dead_after == 2, "the old one, of which others may be told, and that of another row"
+    refuses(server)
+    done = redeliver(spark, lake, pipeline(other), other, lambda: NOW)
+    assert (done.dead_before, done.dead_after, done.earlier) == (2, 0, 0)
+    assert [row["value"] for posted in server.taken for row in posted.rows] == [0, 2, 0, 1, 2]
+
+
+def test_a_batch_without_refusals_reads_no_payload_of_a_dead_letter(
+    spark: SparkSession, lake: Lake, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = Delivery("post", readings, Rest(server.url), select=("value",))
+    ingested(spark, lake, [reading("a", 1, value) for value in range(3)])
+    refuses(server, 1)
+    courier = Courier(spark, lake, post)
+    courier.deliver(all_of_it=True)
+    courier.runtime.dead_letters.ask(0, 0)
+    courier.deliver(all_of_it=True)
+    assert courier.runtime.dead_letters.count() == 1, "asked for, and refused again"
+
+    read, contents = list[Any](), delta.contents
+    monkeypatch.setattr(delta, "contents", lambda *args, **options: read.append(options) or contents(*args, **options))
+    ingested(spark, lake, [reading("a", 2, 4)])
+    again = Courier(spark, lake, post)
+    again.deliver(all_of_it=True)
+    assert read and {*map(str, read)} == {"{'columns': ['generation', 'batch']}"}
 
 
 @pytest.mark.long

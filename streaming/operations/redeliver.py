@@ -9,13 +9,13 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from streaming.base import LeaseError, utc_now
+from streaming.base import LeaseError, RedeliveryError, utc_now
 from streaming.declare import Delivery, Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import Written
-from streaming.service import Delivering, Observer, holder_of, take_lease
+from streaming.service import Delivering, Observer, holder_of, look, take_lease
 
 _LOOK_EVERY = 0.5
 _WAITS_FOR_PROCESS = 60.0
@@ -143,12 +143,43 @@ def begin_anew(
 
     Raises:
         FencedError: the process that runs the pipeline has delivered meanwhile; run it again.
+        RedeliveryError: that process has been sending a batch for a minute; or what `DeliveryRuntime.begin_anew` says.
     """
     runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
+    _await_sent(lake, pipeline, runtime)
     runtime.begin_anew(again=again)
     dead = runtime.dead_letters.count()
     waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: runtime.standing().behind == 0)
     return Redelivered(dead, runtime.dead_letters.count(), waiting, holder, runtime.standing().behind == 0)
+
+
+def _await_sent(lake: Lake, pipeline: Pipeline, runtime: DeliveryRuntime) -> None:
+    """Wait until the process that runs the pipeline has noted that the batch arrived which it is sending.
+
+    The target may have taken the batch and not said so yet, so that nobody else can tell whether it is there.
+    """
+    waited, pause = 0.0, Event()
+    while (holder := _sender(lake, pipeline, runtime)) is not None:
+        if waited >= _WAITS_FOR_PROCESS:
+            raise RedeliveryError(
+                f"{holder} is sending a batch of delivery {runtime.delivery.name!r} by the declaration that it began "
+                "with, so nobody can tell what of it arrives",
+                f"stop it with `tidemark down {pipeline.name}`, and run this again. Nothing has changed.",
+            )
+        pause.wait(_LOOK_EVERY)
+        waited += _LOOK_EVERY
+
+
+def _sender(lake: Lake, pipeline: Pipeline, runtime: DeliveryRuntime) -> str | None:
+    """The process that may be sending a batch right now, None where there is none, or it waits for what is decided."""
+    ledger = runtime.ledger.read()
+    if ledger is None or not ledger.is_pending:
+        return None
+    overview = look(lake, pipeline)
+    queries = {} if overview.process is None else overview.process.queries
+    query = queries.get(runtime.delivery.name)
+    is_paused = query is not None and query.paused is not None
+    return None if overview.holder is None or is_paused else str(overview.holder)
 
 
 def _is_done(runtime: DeliveryRuntime) -> bool:

@@ -26,6 +26,7 @@ from streaming.log import (
     dropped_number,
     dropped_rows,
     head,
+    newest_retraction,
     note_dropped,
     noted_before,
     place,
@@ -278,6 +279,11 @@ def _in_use(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[
             for saved in savepoints(lake, of):
                 # Where it is restored, the stream takes the rows since then once more.
                 yield None, f"savepoint {saved.name!r} of {of.name!r} is of stream {follower.name!r}, which follows it"
+    taken_back = newest_retraction(lake, stream)
+    for operator in pipeline.operators if taken_back is not None else ():
+        if stream in operator.follows and runtime_of(operator, lake).read_through()[stream.name] < taken_back:
+            # Such rows are of any day, also of those that the clock has long passed.
+            yield None, f"{operator.kind_name} {operator.name!r} has not followed yet that rows were taken back"
     for operator in pipeline.operators_of(stream):
         if delta.exists(lake.table(next_of(operator))):
             yield None, f"{operator.kind_name} {operator.name!r} is being built anew of it"

@@ -344,6 +344,8 @@ class Subscribing:
         table = self._newest()
         if table is not None and table.version() != self._looked_at_version:
             paths = table.get_add_actions()["path"].to_pylist()
+            # Of files that are there no more nobody asks again, and there are ever more of them.
+            self._read &= {*paths}
             for path in (path for path in paths if path not in self._read):
                 self._take_up(self._column_in(table, path))
                 self._read.add(path)

@@ -15,6 +15,7 @@ from streaming import (
     Derived,
     Files,
     Json,
+    Keyed,
     Lake,
     Pipeline,
     RowChoice,
@@ -214,3 +215,34 @@ def test_what_keeps_all_rows_that_meet_in_a_window_is_named(spark: SparkSession,
         "window join 'pairs' brings it together with stream 'orders', of which rows of any day may come: it keeps "
         "everything",
     ]
+
+
+def total(row: Any, state: Any) -> tuple[Any, Any]:
+    due = (state["due"] if state else 0) + row["change"] * row["amount"]
+    return ({"due": due},), {"due": due}
+
+
+@pytest.mark.long
+def test_a_row_that_was_taken_back_stays_until_who_keeps_state_of_it_has_followed(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """
+    day 0  a 10
+    day 4  y, then z              the clock lets go what is before day 2, and nobody has dropped it yet
+    a is taken back, and the stream does not run
+    maintenance                   leaves day 0, of which the function is to be told that a is gone
+    the stream runs               and is told so
+    maintenance                   drops day 0
+    """
+    totals = Keyed("totals", KEPT, ("id",), "due bigint", "due bigint", total, order="arrival", retractions=True)
+    pipeline = Pipeline(KEPT, (totals,))
+    run(spark, lake, pipeline, [row("a", 1, HOUR, 10)])
+    for id in "yz":
+        run(spark, lake, pipeline, [row(id, 1, 4 * DAY + HOUR, 0)])
+    assert taken_back(spark, lake, pipeline, KEPT, "id = 'a'") is not None
+    (left,) = dropped(spark, lake, pipeline)
+    assert (left.rows, left.keeps) == (0, "keyed function 'totals' has not followed yet that rows were taken back")
+    run(spark, lake, pipeline)
+    rows = runtime_of(totals, lake).readable["rows"](spark).where("id = 'a'").orderBy("_batch")
+    assert [each["due"] for each in rows.collect()] == [10, 0]
+    assert [each.rows > 0 for each in dropped(spark, lake, pipeline)] == [True]

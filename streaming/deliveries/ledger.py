@@ -307,7 +307,8 @@ class LedgerTable:
                 "Nothing has changed."
             )
 
-    def _way_out(self) -> str:
+    def way_out(self) -> str:
+        """The ways to go on with another declaration, as a clause."""
         if not self.has_other_places():
             return (
                 f"let `{self._command} --go-on` deliver by the new one what comes from now on, or `--all` everything "

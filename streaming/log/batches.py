@@ -526,7 +526,9 @@ def archive_batches(lake: Lake, stream: Stream) -> int:
     beside a savepoint, whoever comes second looks again for what is left.
     """
     table, number = delta.open_table(lake.log(stream)), 0
-    for attempt in () if table is None else attempts(table):
+    if table is None:
+        return 0
+    for attempt in attempts(table):
         with attempt:
             number = _archive_new(lake, stream, table)
     return number

@@ -280,10 +280,11 @@ def _in_use(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[
                 # Where it is restored, the stream takes the rows since then once more.
                 yield None, f"savepoint {saved.name!r} of {of.name!r} is of stream {follower.name!r}, which follows it"
     taken_back = newest_retraction(lake, stream)
-    for operator in pipeline.operators if taken_back is not None else ():
-        if stream in operator.follows and runtime_of(operator, lake).read_through()[stream.name] < taken_back:
-            # Such rows are of any day, also of those that the clock has long passed.
-            yield None, f"{operator.kind_name} {operator.name!r} has not followed yet that rows were taken back"
+    if taken_back is not None:
+        # The rows that take others back are of any day, also of those that the clock has long passed.
+        for operator in (each for each in pipeline.operators if stream in each.follows):
+            if runtime_of(operator, lake).read_through()[stream.name] < taken_back:
+                yield None, f"{operator.kind_name} {operator.name!r} has not followed yet that rows were taken back"
     for operator in pipeline.operators_of(stream):
         if delta.exists(lake.table(next_of(operator))):
             yield None, f"{operator.kind_name} {operator.name!r} is being built anew of it"

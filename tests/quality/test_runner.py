@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from multiprocessing import get_context
@@ -132,7 +133,7 @@ def test_rejected_rows_whose_batches_have_left_the_log_do_not_close_the_gate(spa
     suite = log_suite(readings)
     share = Suite(tuple(each for each in suite.expectations if each.name == "rejected_share"), suite.only)
 
-    def outcome(*rows: list[tuple[object, ...]]) -> str:
+    def outcome(*rows: Sequence[tuple[object, ...]]) -> str:
         log = spark.createDataFrame([row for some in rows for row in some], columns)
         (finding,) = run_suite(lambda: log, share)
         return finding.outcome

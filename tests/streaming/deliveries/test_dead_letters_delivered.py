@@ -174,7 +174,12 @@ def test_a_batch_without_refusals_reads_no_payload_of_a_dead_letter(
     assert courier.runtime.dead_letters.count() == 1, "asked for, and refused again"
 
     read, contents = list[Any](), delta.contents
-    monkeypatch.setattr(delta, "contents", lambda *args, **options: read.append(options) or contents(*args, **options))
+
+    def noted(*args: Any, **options: Any) -> Any:
+        read.append(options)
+        return contents(*args, **options)
+
+    monkeypatch.setattr(delta, "contents", noted)
     ingested(spark, lake, [reading("a", 2, 4)])
     again = Courier(spark, lake, post)
     again.deliver(all_of_it=True)

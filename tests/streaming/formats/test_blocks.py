@@ -110,13 +110,21 @@ def rows(arrays: list[pa.Array]) -> list[str]:
     return [str(row) for row in zip(*(array.to_pylist() for array in plain), strict=True)]
 
 
+def read_alike(of: Any, sent: Any) -> list[str]:
+    """The rows that payloads are read as together, which are those that the strict reader reads one by one."""
+    payloads_ = sent if isinstance(sent, pa.Array) else pa.array(sent, pa.binary())
+    both = rows(of.arrays(payloads_, None))
+    assert both == rows(Decoder.arrays(of, payloads_, None))
+    return both
+
+
 @pytest.mark.parametrize(("hostile", "certain"), [(0.0, 3_000), (0.002, 1), (0.02, 0), (0.3, 0)])
 def test_what_is_read_together_is_what_the_strict_reader_says(hostile: float, certain: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     sent = pa.array(payloads(3_000, seed, hostile), pa.binary())
     of = decoder(Json(SCHEMA))
-    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    read_alike(of, sent)
     assert of._blocks is not None and of._blocks.read(sent).certain.sum() >= certain
 
 
@@ -161,7 +169,7 @@ def test_payloads_of_a_table_are_read_together_where_they_have_no_more_than_json
     block = of._blocks.read(pa.array(sent, pa.binary()))
     assert block.certain.all() and repr(block.columns[2].to_pylist()) == "[-0.0, 0.0, 5e-324, 1.7976931348623157e+308]"
     many = pa.array([*sent, b'{"id":"a","value":"-Infinity"}', b'{"id":"a","value":NaN}'] * 50, pa.binary())
-    assert rows(of.arrays(many, None)) == rows(Decoder.arrays(of, many, None))
+    read_alike(of, many)
     assert repr(of.arrays(many, None)[2].to_pylist()[:6]) == (
         "[-0.0, 0.0, 5e-324, 1.7976931348623157e+308, -inf, None]"
     )
@@ -173,8 +181,7 @@ def test_minus_zero_without_a_fraction_is_the_same_number_however_it_is_read(typ
     of = of._of_typed if typed else of
     sent = pa.array([b'{"x":-0,"f":-0.0,"n":-0,"k":-0}', b'{"x":0,"f":0.0,"n":0,"k":0}'], pa.binary())
     assert of._blocks is not None and of._blocks.read(sent).certain.all()
-    read = rows(of.arrays(sent, None))
-    assert read == rows(Decoder.arrays(of, sent, None))
+    read = read_alike(of, sent)
     minus = "-0.0" if typed else "0.0"
     assert read == [f"({minus}, {minus}, 0, 0, None, None, None)", "(0.0, 0.0, 0, 0, None, None, None)"]
     nested = decoder(Json("a array<decimal(3, 1)>, n array<tinyint>"))
@@ -205,8 +212,7 @@ def test_each_hostile_value_beside_valid_ones_is_judged_alone(value: str) -> Non
         for name in DECLARED
         for payload in (valid, f'{{"id":"b","{name}":{value}}}'.encode("utf-8", "surrogatepass"), valid)
     ]
-    both = rows(of.arrays(pa.array(sent, pa.binary()), None))
-    assert both == rows(Decoder.arrays(of, pa.array(sent, pa.binary()), None))
+    read_alike(of, sent)
 
 
 def test_columns_of_certain_types_are_read_together_and_no_others() -> None:
@@ -309,7 +315,7 @@ def test_what_is_nested_and_read_together_is_what_the_strict_reader_says(hostile
             assert each._blocks is not None
             # A field of the name of a decimal may be a text elsewhere.
             assert hostile or "decimal" in type_.ddl or each._blocks.read(sent).certain.all()
-            assert rows(each.arrays(sent, None)) == rows(Decoder.arrays(each, sent, None))
+            read_alike(each, sent)
 
 
 @pytest.mark.parametrize("type_", LEAVES)
@@ -418,7 +424,7 @@ def test_undeclared_fields_of_payloads_that_are_read_together_are_named_as_by_th
             sent.append(f"{{{','.join([f'''{chr(34)}id{chr(34)}:{chr(34)}{place}{chr(34)}''', *others])}}}".encode())
         of = decoder(Json("id string, note_ string, n bigint"))
         for payloads_ in (pa.array(sent, pa.binary()), pa.array(sent[::-1], pa.binary())):
-            assert rows(of.arrays(payloads_, None)) == rows(Decoder.arrays(of, payloads_, None))
+            read_alike(of, payloads_)
 
 
 def test_payloads_that_all_have_undeclared_fields_are_read_together() -> None:
@@ -438,9 +444,7 @@ def test_numbers_with_few_digits_are_read_together_and_texts_in_their_place_are_
     assert of._blocks is not None
     block = of._blocks.read(pa.array(sent[:5], pa.binary()))
     assert block.certain.tolist() == [True, True, True, False, False]
-    assert rows(of.arrays(pa.array(sent, pa.binary()), None)) == rows(
-        Decoder.arrays(of, pa.array(sent, pa.binary()), None)
-    )
+    read_alike(of, sent)
 
 
 @pytest.mark.parametrize(
@@ -456,7 +460,7 @@ def test_numbers_with_few_digits_are_read_together_and_texts_in_their_place_are_
 def test_a_number_too_large_for_its_decimal_is_rejected_however_many_bits_it_has(type_: str, number: str) -> None:
     of = decoder(Json(f"x {type_}"))
     sent = pa.array([f'{{"x":{number}}}'.encode()], pa.binary())
-    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    read_alike(of, sent)
     assert of.arrays(sent, None)[0].null_count == 1
 
 
@@ -464,7 +468,7 @@ def test_a_number_too_large_for_its_decimal_is_rejected_however_many_bits_it_has
 def test_a_text_is_no_decimal_however_its_name_is_written(payload: str) -> None:
     of = decoder(Json("x struct<`a/b`: decimal(5, 2)>"))
     sent = pa.array([payload.encode()], pa.binary())
-    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    read_alike(of, sent)
     assert of.arrays(sent, None)[0].null_count == 1
 
 
@@ -480,14 +484,14 @@ def test_values_within_each_other_end_neither_the_process_nor_the_batch(value: s
     of = decoder(Json("id string, s struct<a: int>"))
     for payload in (f'{{"id":"a","deep":{value}}}', f'{{"id":"a","s":{{"a":1,"deep":{value}}}}}', f'{{"id":{value}}}'):
         sent = pa.array([b'{"id":"b"}', payload.encode()], pa.binary())
-        assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+        read_alike(of, sent)
 
 
 @pytest.mark.parametrize("payload", [b'{"id":"a","\xff":1}', b'{"s":{"a":1,"\xff":2}}'])
 def test_an_undeclared_name_that_is_no_text_rejects_its_row_alone(payload: bytes) -> None:
     of = decoder(Json("id string, s struct<a: int>"))
     sent = pa.array([b'{"id":"b"}', payload], pa.binary())
-    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    read_alike(of, sent)
     assert of.arrays(sent, None)[2].to_pylist() == [None, "json: the payload is not UTF-8"]
 
 
@@ -508,9 +512,7 @@ def test_payloads_with_undeclared_fields_in_what_is_nested_are_read_together() -
     assert of._blocks is not None
     block = of._blocks.read(pa.array(sent, pa.binary()))
     assert block.certain.all() and set(map(str, block.unknown.to_pylist())) == {"['buyer.age', 'items.size']"}
-    assert rows(of.arrays(pa.array(sent, pa.binary()), None)) == rows(
-        Decoder.arrays(of, pa.array(sent, pa.binary()), None)
-    )
+    read_alike(of, sent)
 
 
 def test_a_sender_that_invents_fields_teaches_no_reader_more_than_it_can_keep() -> None:
@@ -520,7 +522,5 @@ def test_a_sender_that_invents_fields_teaches_no_reader_more_than_it_can_keep() 
         sent = [f'{{"id":"a","f{number}_{place}":1}}'.encode() for place in range(60)]
         assert not of._blocks.read(pa.array(sent, pa.binary())).certain.any()
         few = [f'{{"id":"a","g{number}":1}}'.encode()] * 5
-        assert rows(of.arrays(pa.array(few, pa.binary()), None)) == rows(
-            Decoder.arrays(of, pa.array(few, pa.binary()), None)
-        )
+        read_alike(of, few)
     assert len(of._blocks._undeclared.schema) <= 51

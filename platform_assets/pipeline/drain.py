@@ -60,7 +60,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             drained = drain_unpaused(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
         paused = {name: str(why) for name, why in drained.paused.items()}
         stepped = [operator for operator in pipeline.operators if operator.name not in paused]
-        report_deliveries(context.instance, where, pipeline, {**paused, **drained.waiting})
+        report_deliveries(context.instance, where, pipeline, {**paused, **drained.waiting, **drained.held})
         new = {name: query.rows for name, query in drained.queries.items()}
         for log, before in heads.items():
             yield dg.MaterializeResult(

@@ -276,7 +276,9 @@ class _LogOutbox(Outbox):
                 stream=self._stream.name,
             )
         # What was delivered is not looked at again, however long the log is.
-        self._newest = max(self._newest, since - 1)
+        # A delivery that begins anew asks for batches again whose sizes were forgotten.
+        is_again = since <= self._newest and since not in self._sizes
+        self._newest = since - 1 if is_again else max(self._newest, since - 1)
         for batch in batches_after(self._lake, self._stream, self._newest):
             self._newest = batch.number
             self._sizes[batch.number] = batch.summary.rows

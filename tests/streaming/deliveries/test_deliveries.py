@@ -296,6 +296,14 @@ def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: Spar
 
 
 @pytest.mark.long
+def test_a_delivery_that_begins_anew_reads_old_batches_in_pieces_as_at_first(spark: SparkSession, lake: Lake) -> None:
+    ingested(spark, lake, *([reading("a", second, second)] for second in range(1, 5)))
+    outbox = Courier(spark, lake, everything).runtime.outbox
+    assert (outbox.end(0), outbox.piece(0, 4, 2), outbox.piece(2, 4, 2)) == (4, 2, 4)
+    assert (outbox.end(4), outbox.end(0), outbox.piece(0, 4, 2)) == (4, 4, 2)
+
+
+@pytest.mark.long
 def test_a_delivery_of_other_rows_is_not_let_go_on_where_it_was(spark: SparkSession, lake: Lake, postgres: str) -> None:
     """Revisions of what is current are small numbers, those of first results ends of windows in microseconds."""
     ingested(spark, lake, [reading("a", 1, 1)], [reading("a", 40, 2)])

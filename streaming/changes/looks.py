@@ -34,6 +34,7 @@ from streaming.base import (
     literal,
     optional_instant,
     optional_micros,
+    python_values,
 )
 from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, History, Joined, Keyed, Operator, OverWindows, Selected
 from streaming.joins import current_rows, standing_pairs, voided_rows, with_reasons
@@ -446,8 +447,8 @@ def _(operator: Selected, lake: Lake) -> Look | None:
 
 
 def rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
-    """The values of each row as a text; it is the same for rows that have the same ones, also where one is NaN."""
-    return [repr(row) for row in zip(*(rows[name].to_pylist() for name in columns), strict=True)]
+    """The values of each row as a text, whatever they are; it is the same for rows that have the same ones, NaN too."""
+    return [repr(row) for row in zip(*(python_values(rows[name]) for name in columns), strict=True)]
 
 
 def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:

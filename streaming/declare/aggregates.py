@@ -38,11 +38,13 @@ class Part:
 class Simple:
     """An aggregate of one value of each row: how many there are, their sum, mean, or the least or greatest of them.
 
-    `value` is a SQL expression over the columns of a row; rows for which it is null do not count.
+    `value` is a SQL expression over the columns of a row; rows for which it is null do not count. `sql` is how Spark is
+    asked for the same.
     """
 
     function: Literal["count", "sum", "mean", "min", "max"]
     value: str
+    sql: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Aggregate:
 
     `measured` is the SQL expression whose unit its values have, too; of a count, a share and the like there is none.
 
-    `simple` is what `sql` says where that is no more than one `Simple` aggregate, so that Arrow may compute it as well.
+    `simple` is what `sql` says where that is no more than one `Simple` aggregate, so that Arrow may compute it as well;
+    one of another `sql` counts for nothing.
     """
 
     sql: str
@@ -110,7 +113,7 @@ def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
         rounding=rounding,
         takes=takes,
         measured=value,
-        simple=Simple("mean", value),
+        simple=Simple("mean", value, sql),
     )
 
 
@@ -124,7 +127,7 @@ def _extreme(function: Literal["min", "max"], value: str, meaning: str) -> Aggre
         rounding=_EXACT,
         takes=takes,
         measured=value,
-        simple=Simple(function, value),
+        simple=Simple(function, value, parts[0].sql),
     )
 
 
@@ -141,9 +144,10 @@ def _picked(function: str, value: str, place: str, meaning: str, measure: str | 
 def count(where: str | None = None) -> Aggregate:
     """Number of rows, or of those for which the SQL condition `where` is true. Never null."""
     if where is None:
-        return _added("count(1)", "number of rows", Simple("count", "1"), of_nothing=0)
-    rows = Simple("count", f"if(({where}\n), 1, null)")
-    return _added(f"count_if({where})", f"number of rows where {where}", rows, of_nothing=0)
+        return _added("count(1)", "number of rows", Simple("count", "1", "count(1)"), of_nothing=0)
+    sql = f"count_if({where})"
+    rows = Simple("count", f"if(({where}\n), 1, null)", sql)
+    return _added(sql, f"number of rows where {where}", rows, of_nothing=0)
 
 
 def mean(value: str) -> Aggregate:
@@ -165,7 +169,8 @@ def sum(value: str) -> Aggregate:
     amounts times the machine epsilon (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
     rounding = f"count({value}) * sum(abs(cast({value} as double))) * {_EPSILON!r}"
-    added, takes = _added(f"sum({value})", f"sum of {value}", Simple("sum", value)), ((value, _MEASURES),)
+    sql, takes = f"sum({value})", ((value, _MEASURES),)
+    added = _added(sql, f"sum of {value}", Simple("sum", value, sql))
     return replace(added, rounding=rounding, takes=takes, measured=value)
 
 

@@ -405,9 +405,9 @@ def is_limited(query: exp.Select) -> bool:
 
 def is_one_group(query: exp.Select) -> bool:
     """True where a select has one row for all of its relations' rows, also where there are none."""
-    return not query.args.get("group") and any(
-        is_aggregate(each) for value in query.expressions for each in own_nodes(value)
-    )
+    having = query.args.get("having")
+    values = [*query.expressions, *([] if having is None else [having.this])]
+    return not query.args.get("group") and any(is_aggregate(each) for value in values for each in own_nodes(value))
 
 
 def sources_of(query: exp.Select) -> list[exp.Expr]:

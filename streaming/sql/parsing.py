@@ -324,7 +324,7 @@ def _check_function(node: exp.Expr, deterministic: frozenset[str]) -> None:
             refuse("order", "depends on the order of the rows, which is not told", "Add an `order by`.", window)
         return
     if name in functions.OF_ANY_ROW:
-        way_out = "Say which row is meant: min_by(value, order) or max_by(value, order)."
+        way_out = "Say which row is meant, by what no two have: min_by(value, struct(order, id)) or max_by(...)."
         if name in ("listagg", "string_agg"):
             way_out = "Write array_join(sort_array(collect_list(value)), ',')."
         refuse("any row", "gives the value of whatever row comes first", way_out, node)

@@ -146,7 +146,10 @@ def row_expressions(analysis: WindowAnalysis) -> Mapping[str, ArrowExpression] |
     odd = [name for name in view.by if not is_equal_in_arrow(results[name].dataType)]
     if odd:
         return Unproven(f"values of {odd[0]} that are equal in Spark are not in Arrow")
-    values = {name: each.simple.value for name, each in view.aggregates.items() if each.simple is not None}
+    simple = {name: each.simple for name, each in view.aggregates.items()}
+    values = {
+        name: each.value for name, each in simple.items() if each is not None and each.sql == view.aggregates[name].sql
+    }
     if others := [name for name in view.aggregates if name not in values]:
         return Unproven(f"{others[0]} is no simple aggregate")
     if view.where is not None:
@@ -183,15 +186,13 @@ def _summands(function: str, values: pa.Array) -> pa.Array | None:
     if function == "mean" or (function == "sum" and pa.types.is_floating(kind)):
         return values.cast(pa.float64(), safe=False)
     if function == "sum" and pa.types.is_integer(kind):
-        least, greatest = pc.min_max(values).values()
-        # Arrow's sum would begin anew where Spark fails.
-        may_overflow = len(values) * max(-(least.as_py() or 0), greatest.as_py() or 0) >= 2**63
-        return None if may_overflow else values.cast(pa.int64())
+        amounts = np.abs(pc.fill_null(values, 0).to_numpy().astype(np.float64))
+        # Arrow's sum would begin anew where Spark fails; no group has a greater one than all amounts together.
+        return None if amounts.sum() >= 2.0**62 else values.cast(pa.int64())
     if function in ("min", "max") and pa.types.is_floating(kind):
-        numbers = pc.drop_null(values).to_numpy()
-        # Spark has an order of NaN, and finds zeros of both signs equal.
-        is_odd = np.isnan(numbers).any() or (np.signbit(numbers) & (numbers == 0)).any()
-        return None if is_odd else values
+        # NaN has a place in Spark's order alone. Zeros of both signs are one, and here they are one that has none.
+        has_nan = pc.any(pc.is_nan(values)).as_py()
+        return None if has_nan else pc.add(values, pa.scalar(0.0, kind))
     return values
 
 

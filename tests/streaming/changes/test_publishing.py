@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 from collections import Counter
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -18,6 +20,7 @@ from streaming import Keyed, Lake, Pipeline, Tumbling, Windowed, agg, drain
 from streaming.audit.laws import audit
 from streaming.changes import Publishing, publish
 from streaming.changes import publishing as module
+from streaming.changes.looks import rows_as_texts
 from streaming.declare.operator import Operator
 from streaming.keyed import Key
 from streaming.operations.erasure import Person, erase
@@ -387,3 +390,18 @@ def test_results_of_an_earlier_build_are_not_read_as_current(spark: SparkSession
     assert stored_rows(lake, pipeline(), by_id) is None
     publish(spark, lake, by_id)
     assert stored_rows(lake, pipeline(), by_id) is not None
+
+
+def test_values_of_any_year_and_bytes_that_are_no_text_are_told_apart() -> None:
+    far = pa.array([10**18, 10**18 + 1, None, 10**18], pa.timestamp("us", "UTC"))
+    values = {
+        "at": far,
+        "day": pa.array([4_000_000, 4_000_001, 0, 4_000_000], pa.int32()).cast(pa.date32()),
+        "x": [math.nan, 1.0, math.nan, math.nan],
+        "text": pa.array([b"\xff", b"\xfe", b"a", b"\xff"], pa.binary()).cast(pa.string(), safe=False),
+    }
+    for name in values:
+        one, other, another, same = rows_as_texts(pa.table(values), [name])
+        assert one == same != other
+    one, other, another, same = rows_as_texts(pa.table(values), [*values])
+    assert len({one, other, another}) == 3 and one == same

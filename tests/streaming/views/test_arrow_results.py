@@ -175,7 +175,7 @@ def extremes(lake: Lake, spark: SparkSession, *values: dict[str, Any]) -> None:
         (agg.sum("n"), [{"n": 2**62}, {"n": 2**62 - 1}, {"n": -5}]),
         (agg.sum("1 / small"), [{"small": 4}, {"small": 2}]),
     ],
-    ids=["NaN", "a zero with a sign", "a sum that may be too large", "a quotient"],
+    ids=["NaN", "zeros of both signs", "a sum that may be too large", "a quotient"],
 )
 def test_a_value_of_which_arrow_finds_otherwise_is_left_to_spark(
     spark: SparkSession, lake: Lake, aggregate: agg.Aggregate, values: list[dict[str, Any]]

@@ -123,12 +123,12 @@ CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "having": ("select c_id, sum(amount) s from orders group by c_id having sum(amount) > 12", ("c_id",)),
     "one group by having alone": (
         "select c.c_id, c.tier from customers c cross join"
-        " (select 1 as one from payments where paid > 5 having count(*) < 2) s",
+        " (select 1 as one from payments where paid > 99 having count(*) = 0) s",
         ("c_id",),
     ),
     "one group by having alone, joined": (
         "select o.o_id, o.amount from orders o"
-        " join (select 3 as one from payments where paid > 5 having count(*) < 2) s on o.amount = s.one",
+        " join (select 3 as one from payments where paid > 99 having count(*) = 0) s on o.amount = s.one",
         ("o_id",),
     ),
     "having by name": ("select c_id, count(*) n from orders group by c_id having n between 1 and 2", ("c_id",)),

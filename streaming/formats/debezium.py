@@ -52,8 +52,9 @@ def _told(*names: str) -> str:
 
 _FILE = f"try_cast(regexp_extract(get_json_object({CHANGE_SOURCE}, '$.file'), '([0-9]+)$', 1) as bigint)"
 _COMMITTED, _CHANGED = (f"get_json_object({CHANGE_SOURCE}, '$.{name}')" for name in ("commit_lsn", "change_lsn"))
+# A row of a snapshot has no place among the changes of a commit, and stands before them.
 _BY_COMMIT = (
-    f"named_struct('number', 0L, 'text', concat({_COMMITTED}, '/', {_CHANGED}), "
+    f"named_struct('number', 0L, 'text', concat({_COMMITTED}, '/', coalesce({_CHANGED}, '')), "
     f"'position', coalesce({_told('event_serial_no')}, 0L), 'row', 0L)"
 )
 _BY_FILE = (

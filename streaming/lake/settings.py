@@ -32,6 +32,8 @@ SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LogFormat = Literal["text", "json"]
 IngestMode = Literal["fast", "careful", "both"]
+_BETWEEN = re.compile(r"\s*=\s*|\s+")
+"""Stands between a setting of Spark and its value, as in `spark-defaults.conf`."""
 _KEYS = {"lake": "home", "pipelines": "pipelines", "suites": "suites", "reports": "reports"}
 """The keys of the table `[tool.tidemark]`, each with the setting that it is."""
 
@@ -203,10 +205,10 @@ class Settings(BaseSettings):
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
-            key, _, value = text.replace("=", " ", 1).partition(" ") if "=" in text.split()[0] else text.partition(" ")
-            if not value.strip():
+            key, *value = _BETWEEN.split(text, maxsplit=1)
+            if not any(value):
                 raise SettingsError(f"line {line!r} of {self.conf_file} has no value", "write 'spark.key value'.")
-            entries[key.strip()] = value.strip()
+            (entries[key],) = value
         return entries
 
 

@@ -91,12 +91,12 @@ class LandingFolder:
 
         Raises:
             OSError: they cannot be written.
-            ReceiverError: a row has a line break.
+            ReceiverError: a row has a line break, LF or CR.
         """
         if received.rows:
             content = b"".join(row + b"\n" for row in received.rows)
-            if content.count(b"\n") != len(received.rows):
-                broken = next(row for row in received.rows if b"\n" in row)
+            if content.count(b"\n") != len(received.rows) or b"\r" in content:
+                broken = next(row for row in received.rows if b"\n" in row or b"\r" in row)
                 raise ReceiverError(f"a row has a line break in it, {broken[:200]!r}; let the connector take it out.")
             left = memoryview(content)
             size = self.size + len(left)

@@ -29,13 +29,14 @@ class LineCutter:
         self._skipping = False
 
     def take(self, chunk: bytes) -> Received:
-        """The lines that are complete now, without their ends (LF or CR LF)."""
+        """The lines that are complete now, without their ends (LF or CR LF); a CR within one is a space."""
         *complete, self._unfinished = (self._unfinished + chunk).split(b"\n")
         refused = 0
         if complete and self._skipping:
             # The end of a line that was refused when it grew too long.
             complete, self._skipping = complete[1:], False
-        rows = [line.removesuffix(b"\r") for line in complete]
+        # Files have line ends at each CR, too.
+        rows = [line.removesuffix(b"\r").replace(b"\r", b" ") for line in complete]
         taken = tuple(row for row in rows if len(row) <= self._longest)
         refused += len(rows) - len(taken)
         if self._skipping:
@@ -48,7 +49,7 @@ class LineCutter:
     def end(self) -> Received:
         """The rest behind the last line end: the other side may have ended without one."""
         rest, self._unfinished, self._skipping = self._unfinished.removesuffix(b"\r"), b"", False
-        return Received((rest,) if rest else ())
+        return Received((rest.replace(b"\r", b" "),) if rest else ())
 
 
 @dataclass(frozen=True)

@@ -69,3 +69,16 @@ def test_what_nobody_understands_is_refused_with_what_may_be_said(project: Path,
     (project / "pyproject.toml").write_text(text)
     with pytest.raises(SettingsError, match=reason):
         Settings()
+
+
+def test_a_file_of_settings_of_spark_is_read_as_spark_reads_its_own(tmp_path: Path) -> None:
+    own = tmp_path / "own.conf"
+    own.write_text("# Ours\nspark.a 1\n\tspark.b=2\nspark.c = x=y z\nspark.d =4\nspark.e\t five six\nspark.f a=b\n")
+    told = Settings(conf_file=own)._conf_file()
+    assert told == {
+        f"spark.{name}": value
+        for name, value in zip("abcdef", ["1", "2", "x=y z", "4", "five six", "a=b"], strict=True)
+    }
+    own.write_text("spark.a =\n")
+    with pytest.raises(SettingsError, match="has no value"):
+        Settings(conf_file=own)._conf_file()

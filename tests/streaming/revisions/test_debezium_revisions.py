@@ -157,6 +157,10 @@ def test_a_truncation_is_told_and_what_stood_before_it_is_taken_back_by_hand(spa
             {"connector": "sqlserver", "commit_lsn": "00000027:00000ac0:0002", "change_lsn": "00000027:00000ab8:0002"},
             {"connector": "sqlserver", "commit_lsn": "00000027:00000ad8:0002", "change_lsn": "00000027:00000ac0:0001"},
         ),
+        (
+            {"connector": "sqlserver", "commit_lsn": "00000027:00000ac0:0002", "snapshot": "true"},
+            {"connector": "sqlserver", "commit_lsn": "00000027:00000ac0:0002", "change_lsn": "00000027:00000ab8:0002"},
+        ),
         ({"connector": "mysql", "file": "b.999999", "pos": 9}, {"connector": "mysql", "file": "b.1000000", "pos": 4}),
         (
             {"connector": "db2", "commit_lsn": "0:1:2", "change_lsn": "0:1:1", "ts_ms": 5},
@@ -164,7 +168,16 @@ def test_a_truncation_is_told_and_what_stood_before_it_is_taken_back_by_hand(spa
         ),
         ({"connector": "mongodb", "ts_ms": 1, "ord": 1}, {"connector": "mongodb", "ts_ms": 1, "ord": 2}),
     ],
-    ids=["postgresql", "mysql", "a statement of mysql", "sqlserver", "files of mysql", "db2", "mongodb"],
+    ids=[
+        "postgresql",
+        "mysql",
+        "a statement of mysql",
+        "sqlserver",
+        "a snapshot of sqlserver",
+        "files of mysql",
+        "db2",
+        "mongodb",
+    ],
 )
 def test_a_change_has_its_place_in_the_log_of_its_database(
     spark: SparkSession, older: dict[str, Any], newer: dict[str, Any]

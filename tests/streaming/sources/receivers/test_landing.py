@@ -177,6 +177,8 @@ def test_a_row_with_a_line_break_is_refused_as_it_would_become_two(tmp_path: Pat
     writer = opened(tmp_path)
     with pytest.raises(ReceiverError, match=r"a row has a line break in it, b'b\\nc'; let the connector take it out"):
         add(writer, "a", "b\nc")
+    with pytest.raises(ReceiverError, match=r"a row has a line break in it, b'b\\rc'"):
+        add(writer, "a", "b\rc")
     assert (writer.rows, writer.land()) == (0, None)
 
 

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     )
     from streaming.declare import aggregates as agg
     from streaming.formats import Avro, Csv, Debezium, Json, Protobuf, Text
-
-    # A room of operators says what runs them when it is imported.
-    from streaming.joins import JoinedRuntime as JoinedRuntime
     from streaming.keyed import (
         CountEvictor,
         CountTrigger,
@@ -110,7 +107,6 @@ if TYPE_CHECKING:
     from streaming.operators import Effect, frame
     from streaming.provenance import Why, why
     from streaming.reading import Changed, Rows, changed, read
-    from streaming.selected import SelectedRuntime as SelectedRuntime
     from streaming.service import drain
     from streaming.sinks import (
         Console,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from streaming.base.discovery import BrokenModule, Discovery, discover, import_modules, import_or_explain
     from streaming.base.errors import (
         AccessError,
-        BadExpression,
         BadInterval,
         BadName,
         BadQuery,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
         DeliveryPaused,
         DimensionError,
         ErasureError,
-        Facts,
         FeedError,
         FencedError,
         FormatError,
@@ -80,9 +78,6 @@ if TYPE_CHECKING:
         StreamingError,
         SupervisorError,
         TidemarkError,
-        UnknownChoice,
-        UnknownColumn,
-        WrongType,
     )
     from streaming.base.extras import needs
     from streaming.base.fields import settle
@@ -133,7 +128,6 @@ if TYPE_CHECKING:
     from streaming.base.sql_values import DECIMALS, ROUNDING, canonical, computes_as_sql, is_close, is_less, is_same
     from streaming.base.values import (
         DAY_MICROS,
-        IN_MICROS,
         NAN,
         Encoder,
         FarDate,

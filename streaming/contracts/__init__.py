@@ -7,16 +7,7 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.contracts.differences import Difference, differences, is_compatible
     from streaming.contracts.reading import read_contract
-    from streaming.contracts.terms import (
-        Asked,
-        Check,
-        Condition,
-        Contract,
-        Severity,
-        Terms,
-        renamed_terms,
-        unique_check,
-    )
+    from streaming.contracts.terms import Asked, Check, Condition, Contract, Terms, renamed_terms, unique_check
     from streaming.contracts.types import ddl_of
     from streaming.contracts.writing import written_contract
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from streaming.declare.condition_rule import ConditionRule
     from streaming.declare.contract_readers import AffectedReader, affected_readers
     from streaming.declare.contract_terms import terms_of_operator, terms_of_stream
-    from streaming.declare.contracted import contracted
-    from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, PROGRESS, What
+    from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, PROGRESS
     from streaming.declare.delivery import Delivery
     from streaming.declare.enriched import Enriched, LookupRequest
     from streaming.declare.freshness import Freshness, freshness_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         with_places,
         without_places,
     )
-    from streaming.deliveries.outboxes import outbox_for, outbox_of
-    from streaming.deliveries.runtime import DeliveryProgress, DeliveryRuntime
+    from streaming.deliveries.outboxes import outbox_of
+    from streaming.deliveries.runtime import DeliveryRuntime
 
 make_front(__name__)

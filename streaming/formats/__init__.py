@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from streaming.formats.avro_types import parsed as parsed_schema
     from streaming.formats.csv import Csv
     from streaming.formats.debezium import Debezium
-    from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, added_types, arrow_types
-    from streaming.formats.format import TYPED, Format, Revisions
+    from streaming.formats.decoder import UNKNOWN, UNREADABLE, WRONG, Decoder, added_types
+    from streaming.formats.format import TYPED, Format
     from streaming.formats.json import Json
     from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO
     from streaming.formats.protobuf import Protobuf

@@ -13,7 +13,5 @@ if TYPE_CHECKING:
         voided_rows,
         with_reasons,
     )
-    from streaming.joins.operator import JoinedRuntime
-    from streaming.joins.windows import TwoSidedRuntime
 
 make_front(__name__)

@@ -6,7 +6,6 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.kafka.options import (
-        READER,
         WRITER,
         ClientOptions,
         LastError,

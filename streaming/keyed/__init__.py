@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         unstamped,
     )
     from streaming.keyed.count_windows import count_window
-    from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, Output
+    from streaming.keyed.fold import NEVER, Fold, Key, Output
     from streaming.keyed.frame import hash_of, in_buckets, marks
     from streaming.keyed.latest import latest
     from streaming.keyed.library import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         triggered_window,
     )
     from streaming.keyed.migration import SOURCE, migrations_of, text_number
-    from streaming.keyed.operator import KeyedRuntime
     from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class, rows_of_control
     from streaming.keyed.state_table import BUCKETS, DUE, HASH, OpenBucket, StateTable, StoredState
     from streaming.keyed.steps import NEWEST_INSTANT

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         QUERY,
         Batch,
         OperatorCounts,
-        Pin,
         add_unknown,
         archive_batches,
         archived_through,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     )
     from streaming.log.masked_rows import RETURNING, kept_back, returning, with_values_of_then
     from streaming.log.masking import masked
-    from streaming.log.places import Place, Places
+    from streaming.log.places import Place
     from streaming.log.read import (
         OF_LOGS,
         REPAIRS,

@@ -6,7 +6,6 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.lookups.dimension import DimensionLookup
-    from streaming.lookups.operator import EnrichedRuntime
     from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
     from streaming.lookups.tables import STEP, select_rows
 

@@ -6,22 +6,13 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.operators.analyses import analyse, analysis_of, places_in
-    from streaming.operators.as_of import (
-        CUT,
-        LogAtVersion,
-        PinnedTables,
-        check_followed,
-        version_read,
-        version_through,
-        versions_read,
-    )
+    from streaming.operators.as_of import CUT, LogAtVersion, PinnedTables, check_followed, version_read
     from streaming.operators.backlog import (
         Backlog,
         DueDays,
         LateCount,
         UpstreamLag,
         Waiting,
-        due_days,
         followed_upstream,
         plan_corrections,
         settled_at,
@@ -56,7 +47,6 @@ if TYPE_CHECKING:
     )
     from streaming.operators.progress import (
         FORGOTTEN,
-        GENERATION,
         NEWEST_BATCH,
         REVISION_OF,
         FilterCounts,
@@ -92,9 +82,7 @@ if TYPE_CHECKING:
         in_pieces,
         of_kept_days,
         rows_per_day,
-        rows_per_step,
         runtime_of,
-        slices,
         whole_in,
         whole_since,
     )

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.queryable.answer import Answer, latest_of
-    from streaming.queryable.keyed import StateOfKeys
+    from streaming.queryable.answer import latest_of
     from streaming.queryable.rows import plain
-    from streaming.queryable.windowed import LatestResults
 
 make_front(__name__)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming.reading.read import Rows, read
     from streaming.reading.result_keys import ResultKeys, result_keys
     from streaming.reading.selection import Choice
-    from streaming.reading.sql import LakeDatabase, LakeTable
+    from streaming.reading.sql import LakeDatabase
     from streaming.reading.stored import StoredRows, stored_rows
     from streaming.reading.texts import can_be_written, csv_line, csv_lines, json_lines
 

@@ -6,8 +6,8 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.revisions.extracts import without_row
-    from streaming.revisions.fold import SEQUENCE, Counts, StoredRevision, revise
-    from streaming.revisions.history import HistoryRuntime, intervals_again, intervals_of, refused_extracts
+    from streaming.revisions.fold import SEQUENCE
+    from streaming.revisions.history import intervals_again, intervals_of, refused_extracts
     from streaming.revisions.laws import audit_revisions, newest_revisions
     from streaming.revisions.steps import (
         Revising,

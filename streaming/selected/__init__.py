@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.selected.operator import SelectedRuntime, selected_again, selected_rows
+    from streaming.selected.operator import selected_again, selected_rows
 
 make_front(__name__)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from streaming.service.alerts import ALERTS, AlertStatus, evaluate
     from streaming.service.delivering import Delivering
     from streaming.service.drain import drain, drain_unpaused
-    from streaming.service.freshness import is_fresh, lateness_texts, watched
+    from streaming.service.freshness import is_fresh, lateness_texts
     from streaming.service.lease import Lease, has_left_record, holder_of, take_lease
     from streaming.service.lineage import JobCounts, lineage_of
     from streaming.service.lineage_jobs import corrections_of, rebuild_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         QueryStatus,
         ReceiverStatus,
         SupervisorStatus,
-        UnusualHour,
     )
     from streaming.service.supervisor import Supervisor, supervise
     from streaming.service.usual import HOUR, JudgedHours, judge_hours

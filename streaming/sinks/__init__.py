@@ -7,7 +7,7 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.sinks.delta_table import DeltaTable
     from streaming.sinks.encoding import csv_table, json_objects, plain_texts
-    from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
+    from streaming.sinks.files import CsvFiles, JsonLines, ParquetFiles
     from streaming.sinks.iceberg_table import IcebergTable
     from streaming.sinks.kafka import KafkaTopic
     from streaming.sinks.objects import Objects
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         CHANGE,
         DELETE,
         FAILURE,
-        REASON,
         RESULT_ID,
         REVISION,
         TIME,

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
         spark_jars,
         storage_jars,
     )
-    from streaming.spark.java import require_java
     from streaming.spark.session import lenient_session, mark_tasks, start_session
     from streaming.spark.user_lists import CLASS_PATH, users_lists
     from streaming.spark.worker_errors import cause_in_words, failed_expression, function_errors, raised_in_workers

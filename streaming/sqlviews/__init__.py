@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
-    from streaming.sqlviews.operator import SqlViewRuntime
     from streaming.sqlviews.positions import Position
     from streaming.sqlviews.relations import MARK, Relation, relations_of
     from streaming.sqlviews.steps import NamedRows

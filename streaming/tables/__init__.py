@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streaming.tables.outdated import WriteOthers, groups_on
     from streaming.tables.rewritten import (
         Split,
-        TakenOut,
         contents_on,
         days_of,
         forget_days,

@@ -7,20 +7,11 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.views.changed_windows import changed_windows
     from streaming.views.computation import Computation, computation_of, is_closed, until
-    from streaming.views.corrections import (
-        correct,
-        correction,
-        logs_of,
-        parted_from,
-        pending,
-        plan,
-        read_corrections,
-    )
-    from streaming.views.current import current_results, current_with_reasons, pinned_windows
-    from streaming.views.operator import OverWindowsRuntime, WindowedRuntime
+    from streaming.views.corrections import correct, parted_from, plan, read_corrections
+    from streaming.views.current import current_with_reasons, pinned_windows
+    from streaming.views.operator import OverWindowsRuntime
     from streaming.views.partial_results import PartialColumns, kept_days, rows_as_partial
     from streaming.views.results import (
-        aggregate,
         as_batch,
         assign,
         group,
@@ -31,7 +22,6 @@ if TYPE_CHECKING:
         pairs,
         parted,
         possible_bounds,
-        possible_pairs,
         read_first,
     )
     from streaming.views.updates import read_updates, updated_through

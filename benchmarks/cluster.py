@@ -102,8 +102,7 @@ class Run:
 
     @staticmethod
     def _newest(folder: str) -> int:
-        names = (file.base_name for file in storage.listed(folder))
-        return max((int(name) for name in names if name.isdecimal()), default=-1)
+        return max((int(name) for name in storage.files_in(folder) if name.isdecimal()), default=-1)
 
     def tables(self) -> Iterator[tuple[str, Counter[str]]]:
         """The rows of each table, and the lines of the delivered files, each with how often it is there."""

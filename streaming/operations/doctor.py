@@ -424,8 +424,7 @@ def _hint(table: _Table) -> Iterator[Ailment]:
         version = int(json.loads(text)["version"])
     except (ValueError, KeyError, TypeError):
         version = -1
-    names = {info.base_name for info in storage.listed(f"{table.uri}/_delta_log")}
-    if f"{version:020}.checkpoint.parquet" not in names:
+    if f"{version:020}.checkpoint.parquet" not in storage.files_in(f"{table.uri}/_delta_log"):
         yield Ailment(
             "checkpoint hint broken",
             table.uri,

@@ -449,7 +449,7 @@ def move_files(checkpoint: str, recorded: str, there: str, to: str, names: Seque
 
 def _recorded_folder(checkpoint: str, path: str, landing: str) -> str | None:
     """The folder of the file that was taken last, if it ends with `path` as `landing` does, and is another one."""
-    names = (info.base_name.removesuffix(".compact") for info in storage.listed(f"{checkpoint}/sources/0"))
+    names = (name.removesuffix(".compact") for name in storage.files_in(f"{checkpoint}/sources/0"))
     newest = max((int(name) for name in names if name.isdigit()), default=None)
     file = None if newest is None else next(iter(taken_entry(checkpoint, newest) or ()), None)
     if file is None or path_of(file.path).startswith(f"{path_of(landing)}/"):

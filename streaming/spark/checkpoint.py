@@ -49,7 +49,7 @@ def _taken(lines: Iterator[str], since: int) -> Iterator[TakenFile]:
 
 def newest_compaction(checkpoint: str) -> int | None:
     """The number of the newest entry of the file source's log that repeats all before it; None where there is none."""
-    names = (info.base_name for info in storage.listed(f"{checkpoint}/sources/0"))
+    names = storage.files_in(f"{checkpoint}/sources/0")
     return max((int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")), default=None)
 
 
@@ -76,19 +76,19 @@ def planned_offsets(checkpoint: str, query_batch: int) -> tuple[Any, Any]:
 
 def newest_planned(checkpoint: str) -> int | None:
     """The newest batch that the query has planned; None where it has planned none."""
-    names = (info.base_name for info in storage.listed(f"{checkpoint}/offsets"))
+    names = storage.files_in(f"{checkpoint}/offsets")
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
 def newest_committed(checkpoint: str) -> int | None:
     """The newest batch that the query has done; None where it has done none."""
-    return max(map(int, filter(str.isdigit, _names(f"{checkpoint}/commits"))), default=None)
+    return max(map(int, filter(str.isdigit, storage.files_in(f"{checkpoint}/commits"))), default=None)
 
 
 def forget_after(checkpoint: str, query_batch: int) -> None:
     """Remove what batches after `query_batch` have left, so that the query plans them again; the newest first."""
     for kind in ("commits", "offsets"):
-        later = (int(name) for name in _names(f"{checkpoint}/{kind}") if name.isdigit())
+        later = (int(name) for name in storage.files_in(f"{checkpoint}/{kind}") if name.isdigit())
         for number in sorted((number for number in later if number > query_batch), reverse=True):
             storage.remove(f"{checkpoint}/{kind}/.{number}.crc")
             storage.remove(f"{checkpoint}/{kind}/{number}")
@@ -96,7 +96,7 @@ def forget_after(checkpoint: str, query_batch: int) -> None:
 
 def unreadable_files(checkpoint: str) -> list[str]:
     """The small files of a checkpoint that are not what Spark writes: empty, or cut off; by their URIs."""
-    names = [f"{kind}/{name}" for kind in ("offsets", "commits") for name in _names(f"{checkpoint}/{kind}")]
+    names = [f"{kind}/{name}" for kind in ("offsets", "commits") for name in storage.files_in(f"{checkpoint}/{kind}")]
     uris = [f"{checkpoint}/{name}" for name in ("metadata", *names)]
     return [uri for uri in uris if (text := storage.read_text(uri)) is not None and not _is_json(text)]
 
@@ -107,10 +107,6 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _names(folder: str) -> list[str]:
-    return [info.base_name for info in storage.listed(folder)]
 
 
 def has_begun(checkpoint: str) -> bool:
@@ -140,7 +136,7 @@ def check_checkpoint(table: str, checkpoint: str, way_out: str, may_begin_anew: 
     """
     opened, query = delta.open_table(table), query_id(checkpoint)
     if opened is None:
-        if any(storage.listed(f"{checkpoint}/commits")):
+        if any(storage.files_in(f"{checkpoint}/commits")):
             raise CheckpointError(
                 f"the table {table!r} is gone, but its checkpoint {checkpoint!r} holds batches that were in it; going "
                 f"on would lose them. {way_out}"
@@ -174,14 +170,14 @@ def copy_checkpoint(checkpoint: str, to: str, query_batch: int) -> None:
     batches = {str(query_batch - 1), str(query_batch)}
     names = ["metadata"]
     for kind in ("offsets", "commits"):
-        names += [f"{kind}/{name}" for name in _files_in(f"{checkpoint}/{kind}") if name in batches]
+        names += [f"{kind}/{name}" for name in storage.files_in(f"{checkpoint}/{kind}") if name in batches]
     names += [f"sources/0/{name}" for name in _of_source(checkpoint, query_batch)]
     copy_files(storage.below(checkpoint), names, to)
 
 
 def rename_taken(checkpoint: str, renamed: Callable[[str], str]) -> None:
     """Let the file source's log name the files that were taken as they are `renamed`, by their encoded URIs."""
-    for name in _files_in(f"{checkpoint}/sources/0"):
+    for name in storage.files_in(f"{checkpoint}/sources/0"):
         entry = f"{checkpoint}/sources/0/{name}"
         # The first line names the format.
         version, _, lines = (storage.read_text(entry) or "").partition("\n")
@@ -194,7 +190,7 @@ def rename_taken(checkpoint: str, renamed: Callable[[str], str]) -> None:
 
 def _of_source(checkpoint: str, query_batch: int) -> Iterator[str]:
     """The entries that the source keeps in the checkpoint; of the file source's log those up to the batch."""
-    names = list(_files_in(f"{checkpoint}/sources/0"))
+    names = list(storage.files_in(f"{checkpoint}/sources/0"))
     offset = last_line(f"{checkpoint}/offsets/{query_batch}")
     newest = offset.get("logOffset") if isinstance(offset, dict) else None
     if newest is None:
@@ -205,10 +201,6 @@ def _of_source(checkpoint: str, query_batch: int) -> Iterator[str]:
     compactions = (number for name, number in there.items() if name.endswith(".compact") and number <= newest)
     since = max(compactions, default=0)
     yield from (name for name, number in there.items() if since <= number <= newest)
-
-
-def _files_in(folder: str) -> Iterator[str]:
-    return (info.base_name for info in storage.listed(folder))
 
 
 def make_checkpoint(checkpoint: str, query: str, query_batch: int, files: Iterable[TakenFile]) -> None:

@@ -193,14 +193,6 @@ def walked(uri: str, visible: Callable[[str], bool]) -> Iterator[tuple[str, fs.F
                 yield name, info
 
 
-def listed(uri: str) -> Iterator[fs.FileInfo]:
-    """The visible files directly in a folder; none where there is no folder."""
-    files, path = resolve(uri)
-    for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
-        if info.type == fs.FileType.File and not info.base_name.startswith((".", "_")):
-            yield info
-
-
 class ChangedMeanwhile(OSError):
     """Somebody else has put the file after it was looked at."""
 

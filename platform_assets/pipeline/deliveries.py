@@ -1,13 +1,13 @@
 """Deliveries as assets: what arrives in a target is told by whoever delivers, and checked by reading it back."""
 
-# Not with postponed annotations: dagster reads those of checks when they are declared.
+# Not with postponed annotations: dagster reads those of assets and checks when they are declared.
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
 from platform_assets import keys
-from platform_assets.events.delivered import NO_DEAD_LETTERS, dead_letters_result
-from platform_assets.pipeline.redelivery import redelivery_asset
+from platform_assets.events.delivered import NO_DEAD_LETTERS, dead_letters_result, delivery_metadata
+from platform_assets.partitions import days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Delivery, Pipeline
@@ -15,9 +15,12 @@ from streaming.audit import reconcile
 from streaming.base import utc_now
 from streaming.declare import Operator
 from streaming.deliveries import DeliveryRuntime, why_not_by_day
+from streaming.operations import redeliver_days
 from streaming.operators import Finding
 
 RECONCILED = "reconciled"
+
+_BY_DAY = "Each day of its table is a partition: materialize some, and their rows are delivered again as they stand."
 
 _MEANINGS = {
     RECONCILED: (
@@ -37,7 +40,30 @@ def _asset(pipeline: Pipeline, delivery: Delivery) -> dg.AssetSpec | dg.AssetsDe
     spec, why_not = _spec(pipeline, delivery), why_not_by_day(delivery)
     if why_not:
         return spec.merge_attributes(metadata={"not_by_day": why_not})
-    return redelivery_asset(pipeline, delivery, spec)
+    return _redelivery_asset(pipeline, delivery, spec)
+
+
+def _redelivery_asset(pipeline: Pipeline, delivery: Delivery, spec: dg.AssetSpec) -> dg.AssetsDefinition:
+    """The delivery of the `spec`; any range of its days is one run, and so one JVM."""
+    partitioned = spec.replace_attributes(description=f"{spec.description} {_BY_DAY}", partitions_def=days_of(delivery))
+
+    @dg.multi_asset(
+        name=keys.dagster_name("backfill", delivery.folder, delivery.name),
+        specs=[partitioned],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
+        days = parse_days(context.partition_keys)
+        done = redeliver_days(spark.spark_session, lake.lake, pipeline, delivery, days)
+        if not done.done:
+            raise dg.Failure(
+                f"{', '.join(map(str, days))}: asked for, but not there yet. "
+                + (f"{done.holder} delivers them." if done.holder else f"The target does not take it: {done.waiting}"),
+                allow_retries=False,
+            )
+        return dg.MaterializeResult(metadata=delivery_metadata(DeliveryRuntime(delivery, lake.lake, utc_now)))
+
+    return run
 
 
 def _spec(pipeline: Pipeline, delivery: Delivery) -> dg.AssetSpec:

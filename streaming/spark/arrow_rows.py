@@ -7,9 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from streaming.spark.arrow_functions import FUNCTIONS
+from streaming.spark import arrow_numbers, arrow_texts, arrow_times
+from streaming.spark.arrow_numbers import Function
 from streaming.spark.arrow_tree import ArrowExpression
 from streaming.spark.arrow_values import Value, array_of
+
+_FUNCTIONS: dict[str, Function] = {**arrow_numbers.FUNCTIONS, **arrow_texts.FUNCTIONS, **arrow_times.FUNCTIONS}
+"""All functions of Arrow columns, by the names that expressions have for them."""
 
 
 class Rows:
@@ -40,6 +44,6 @@ class Rows:
             value = Value(self._columns[expression.options[0]])
         else:
             arguments = [self._value_of(each) for each in expression.arguments]
-            value = FUNCTIONS[expression.operation](expression, arguments, self._number)
+            value = _FUNCTIONS[expression.operation](expression, arguments, self._number)
         self._computed[id(expression)] = (expression, value)
         return value

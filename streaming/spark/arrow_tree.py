@@ -31,8 +31,9 @@ _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 class ArrowExpression:
     """A value that is computed from the columns of a table.
 
-    `operation` names a function of `arrow_functions`, which takes the `arguments` and is told the `options`; `type` is
-    the value's type by Spark's name. Expressions that have a part in common share it, so that it is computed once.
+    `operation` names a function of `arrow_numbers`, `arrow_texts` or `arrow_times`, which takes the `arguments` and is
+    told the `options`; `type` is the value's type by Spark's name. Expressions that have a part in common share it, so
+    that it is computed once.
     """
 
     operation: str

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         settled_at,
         upstream_lags,
     )
-    from streaming.operators.change_data_feed import feed_changes
     from streaming.operators.comparison import Finding, Law, are_close, comparable, differing_rows
     from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
     from streaming.operators.declaration import (

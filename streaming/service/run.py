@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,7 @@ from streaming.clocks import joint_watermark, latest
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, log_schema, note_declaration, read_log, valid, widen_log
-from streaming.operators import OperatorRuntime, Step, Written, analyse, counts_of, feed_changes, runtime_of
+from streaming.operators import OperatorRuntime, Step, Written, analyse, counts_of, runtime_of
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
@@ -33,9 +33,11 @@ from streaming.service.query_errors import explain, ingest_query, pausing, stop_
 from streaming.service.receiver_status import make_landing
 from streaming.service.watch import Paused
 from streaming.spark import guarded, mark_tasks, refusal
-from streaming.tables import delta
+from streaming.tables import delta, set_properties
 
 _log = logging.getLogger("tidemark")
+
+_CHANGE_DATA_FEED = {"delta.enableChangeDataFeed": "true"}
 
 
 class Run:
@@ -301,7 +303,7 @@ class Run:
     def _feed_changes(self) -> None:
         """Turn on the change data feed of tables that have come since; where that fails, the next look tries again."""
         try:
-            self._fed.update(feed_changes(self.lake, self.pipeline, self._fed))
+            self._fed.update(_feed_changes(self.lake, self.pipeline, self._fed))
         except (StreamingError, DeltaError, OSError) as failed:
             _log.warning("the change data feed of %r could not be turned on: %s", self.pipeline.name, failed)
 
@@ -485,6 +487,31 @@ def _check_types(spark: SparkSession, runtimes: Sequence[OperatorRuntime]) -> No
                 f"{operator.kind_name} {operator.name!r} has an expression that Spark cannot compute: "
                 f"{refusal(error)}. Correct it, for example with a cast; nothing was read yet."
             ) from error
+
+
+def _feed_changes(lake: Lake, pipeline: Pipeline, done: Collection[str] = ()) -> list[str]:
+    """Let readers of Delta's change data feed read the tables of a pipeline that declares it; returns which they can.
+
+    They can from the next commit of a table on. Its writer version becomes 4; its reader version stays. A table with
+    reader features is left out, as delta-rs would add some that its readers may not know, and `done` are not looked at.
+    A commit that replaces a day is read as all old rows of the day deleted and all new ones inserted, as the protocol
+    has it for commits without files of their own for changes (Delta protocol, Add CDC File).
+    """
+    if not pipeline.change_data_feed:
+        return []
+    uris = [lake.log(stream) for stream in pipeline.logs]
+    uris += [
+        lake.table(operator, spec.suffix)
+        for operator in pipeline.operators
+        for spec in (*operator.tables, *operator.published)
+        if not spec.is_state
+    ]
+    fed = []
+    for uri in uris:
+        table = None if uri in done else delta.open_table(uri)
+        if table is not None and set_properties(table, _CHANGE_DATA_FEED):
+            fed.append(uri)
+    return fed
 
 
 def ingest_order(pipeline: Pipeline) -> tuple[tuple[Stream, ...], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -13,12 +13,14 @@ from streaming.base import BadQuery, FrozenMapping
 from streaming.sql.affected import Place, Rewriting
 from streaming.sql.checks import check_key, check_subqueries
 from streaming.sql.distances import Distance, Equality, distances, equalities
-from streaming.sql.lineage import lineage_of
 from streaming.sql.parsing import text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
 from streaming.sql.restriction import KeyedPlace, columns_read, innermost, keyed_places, restricted_to
 
 _Bound = TypeVar("_Bound", bound=Distance | Equality)
+
+_Origin = tuple[str, str]
+"""A relation and one of its columns."""
 
 GLOBAL = "touched"
 """The only column, of the value 1, of the affected keys of a query whose key is ()."""
@@ -98,7 +100,7 @@ class Query:
             raise BadQuery(f"the key {key!r} names a column twice", "Name each once.", reason="key", value=key)
         check_key(tree, own_key)
         read = dict.fromkeys(table.name for table in tree.find_all(exp.Table))
-        return cls(sql, columns, tuple(read), own_key, FrozenMapping(lineage_of(tree)), tree)
+        return cls(sql, columns, tuple(read), own_key, FrozenMapping(_lineage_of(tree)), tree)
 
     def text(self, now: Callable[[str], str]) -> str:
         """The whole query.
@@ -305,3 +307,35 @@ def _one() -> exp.Expr:
 
 def _derived(query: exp.Expr, alias: str) -> exp.Subquery:
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _lineage_of(query: exp.Expr) -> dict[str, tuple[_Origin, ...]]:
+    """The origins of each column of a query in its plain form, by their names; conditions and joins add none."""
+    sources: dict[str, exp.Expr] = {
+        source.alias: source for source in query.find_all(exp.Table, exp.Subquery) if source.alias
+    }
+    return {name: tuple(dict.fromkeys(origins)) for name, origins in _origins_of_query(query, sources).items()}
+
+
+def _origins_of_query(query: exp.Expr, sources: dict[str, exp.Expr]) -> dict[str, list[_Origin]]:
+    if isinstance(query, exp.Subquery):
+        return _origins_of_query(query.this, sources)
+    if isinstance(query, exp.SetOperation):
+        sides = _origins_of_query(query.this, sources), _origins_of_query(query.expression, sources)
+        return {name: [*origins, *sides[1][name]] for name, origins in sides[0].items()}
+    return {each.alias: list(_origins_of_value(each.this, sources)) for each in query.expressions}
+
+
+def _origins_of_value(node: exp.Expr, sources: dict[str, exp.Expr]) -> Iterator[_Origin]:
+    if isinstance(node, exp.Column):
+        source = sources[node.table]
+        if isinstance(source, exp.Table):
+            yield source.name, node.name
+        else:
+            yield from _origins_of_query(source, sources)[node.name]
+    elif isinstance(node, exp.Query):
+        for origins in _origins_of_query(node, sources).values():
+            yield from origins
+    else:
+        for each in node.iter_expressions():
+            yield from _origins_of_value(each, sources)

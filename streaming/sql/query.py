@@ -126,13 +126,10 @@ class Query:
         parts = [self._keys_of(rows.query) for place in places for rows in rewriting.rows(self._tree, place)]
         if not parts:
             parts = [self._keys_of(self._over(ever), exp.false())]
-        union: exp.Query = parts[0]
-        for part in parts[1:]:
-            union = exp.Union(this=union, expression=part, distinct=False)
         names = self.key or (GLOBAL,)
         keys = exp.Select(
             expressions=[exp.column(name, "keys", quoted=True) for name in names],
-            from_=exp.From(this=_derived(union, "keys")),
+            from_=exp.From(this=_derived(_union_of(parts), "keys")),
             distinct=exp.Distinct(),
         )
         return text_of(keys)
@@ -154,9 +151,6 @@ class Query:
         )
         places = list(rewriting.places(self._tree))
         parts = [self._keys_of(rows.query, mark=mark) for place in places for rows in rewriting.rows(self._tree, place)]
-        union: exp.Query = parts[0]
-        for part in parts[1:]:
-            union = exp.Union(this=union, expression=part, distinct=False)
         wanted = parsed_name(keys)
         wanted.set("alias", exp.TableAlias(this=exp.to_identifier("wanted", quoted=True)))
         names = self.key or (GLOBAL,)
@@ -169,7 +163,7 @@ class Query:
         return text_of(
             exp.Select(
                 expressions=[exp.column(mark, "keys", quoted=True)],
-                from_=exp.From(this=_derived(union, "keys")),
+                from_=exp.From(this=_derived(_union_of(parts), "keys")),
                 joins=[exp.Join(this=wanted, side="LEFT", kind="SEMI", on=exp.and_(*same))],
                 distinct=exp.Distinct(),
             )
@@ -307,6 +301,13 @@ def _one() -> exp.Expr:
 
 def _derived(query: exp.Expr, alias: str) -> exp.Subquery:
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _union_of(queries: Sequence[exp.Query]) -> exp.Query:
+    union, *others = queries
+    for query in others:
+        union = exp.Union(this=union, expression=query, distinct=False)
+    return union
 
 
 def _lineage_of(query: exp.Expr) -> dict[str, tuple[_Origin, ...]]:

@@ -71,7 +71,7 @@ def retract(
         console.print(f"No row of {stream.name} that counts is meant. Nothing was written.")
         next_step(console, f"tidemark retractions {name}", "lists what was taken back before.")
     else:
-        _print_done(done, pipeline, name)
+        _print_done(done, pipeline)
 
 
 def retractions(pipeline_name: StreamOrPipeline, as_json: AsJson = False) -> None:
@@ -143,7 +143,7 @@ def _print_effect(effect: Effect) -> None:
         console.print(due)
 
 
-def _print_done(done: Retraction, pipeline: Pipeline, name: str) -> None:
+def _print_done(done: Retraction, pipeline: Pipeline) -> None:
     verb = "taken back" if done.undoes is None else f"those of retraction {done.undoes}, whose effect is undone"
     console.print(f"{counted(done.rows, 'row')} of {done.stream}: {verb}. This is retraction {done.id}.")
     console.print(

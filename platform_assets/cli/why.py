@@ -61,7 +61,7 @@ def why(
         WhyDocument(lake=current_lake().root, **answer.document()).print()
     else:
         _print(answer, limit or _ROWS)
-        _print_next(name, answer)
+        _print_next(answer)
     if not answer.holds:
         raise typer.Exit(ExitCode.LAW_BROKEN)
 
@@ -176,7 +176,7 @@ def _versions(versions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(f"{table} {version}" for table, version in value.items()) if is_of_many else str(value)
 
 
-def _print_next(name: str, answer: Why) -> None:
+def _print_next(answer: Why) -> None:
     if not answer.holds:
         next_step(console, f"tidemark audit {answer.pipeline}", "says which law is broken, and what to do.")
     elif any("tidemark correct" in note for note in answer.notes):

@@ -431,13 +431,13 @@ def _standing_revisions(spark: SparkSession, lake: Lake, stream: Stream, log: Da
     stands = net(read_log(spark, lake, stream))
     if not can_retract(log):
         return stands.withColumns({_NUMBER: F.lit(0), _RETRACTED: F.col(BATCH)})
-    numbers = _numbered(valid(log)).where(F.col(_NUMBER) > 0).select(_place_of(log), _NUMBER, _RETRACTED)
-    joined = stands.withColumn(_PLACE, _place_of(stands)).join(numbers, _PLACE, "left")
+    numbers = _numbered(valid(log)).where(F.col(_NUMBER) > 0).select(_place_of_row(), _NUMBER, _RETRACTED)
+    joined = stands.withColumn(_PLACE, _place_of_row()).join(numbers, _PLACE, "left")
     of_first = {_NUMBER: F.coalesce(_NUMBER, F.lit(0)), _RETRACTED: F.coalesce(_RETRACTED, BATCH)}
     return joined.withColumns(of_first).drop(_PLACE)
 
 
-def _place_of(rows: DataFrame) -> Column:
+def _place_of_row() -> Column:
     """The batch and the origin of a row itself, as text."""
     own = F.col(ORIGIN).dropFields("change", "identity", RETRACTION, RETRACTS)
     return F.to_json(F.struct(BATCH, own.alias(ORIGIN))).alias(_PLACE)

@@ -38,9 +38,9 @@ def _(operator: Joined, question: Question) -> Evidence:
     again = rows_of_sides(
         operator, {side: frame_of(question, log) for side, log in logs.items()}, progress.watermark
     ).where(reduce(and_, (F.col(name).eqNullSafe(_instant(key[name])) for name in _AT.values())))
-    made, standing = _of_key(again, operator, key), None
+    made, standing = _of_key(again, key), None
     if operator.signed:
-        standing = _of_key(standing_pairs(again, operator), operator, key)
+        standing = _of_key(standing_pairs(again, operator), key)
     results = made if standing is None else standing
     alone = next((side for side in logs if key[_AT[side]] is None), None)
     if alone is not None:
@@ -93,7 +93,7 @@ def _might_have_met(operator: Joined, logs: Mapping[Side, LogRows], made: Collec
     return replace(log, valid=log.valid.filter(pa.array(has_one, pa.bool_())))
 
 
-def _of_key(rows: DataFrame, operator: Joined, key: Row) -> list[Row]:
+def _of_key(rows: DataFrame, key: Row) -> list[Row]:
     return [row for row in rows.toArrow().to_pylist() if are_same([{name: row[name] for name in key}], [key])]
 
 

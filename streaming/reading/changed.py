@@ -98,14 +98,14 @@ def changed(
     from streaming.changes import first_revision, revision_of
 
     first, newest = first_revision(table), revision_of(table)
-    _check_since(of, asked, since, first, newest)
+    _check_since(asked, since, first, newest)
     rows = rows_of(table)
     chosen = _chosen_by(asked, by, rows.schema)
     parts = _parts(rows, (*asked.columns, DAY, COPY), chosen, since)
     return Changed(of.name, asked.name, since, newest, chosen, parts)
 
 
-def _check_since(pipeline: Pipeline, operator: Operator, since: int, first: int, newest: int) -> None:
+def _check_since(operator: Operator, since: int, first: int, newest: int) -> None:
     if not -1 <= since <= newest:
         raise ReadError(
             f"there is no revision {since} of {operator.name!r}; there are those up to {newest}.",

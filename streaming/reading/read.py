@@ -249,7 +249,7 @@ def _by_spark(
     sort: Sequence[str],
     limit: int | None,
 ) -> DataFrame:
-    readable = _readable(lake, pipeline, operator)
+    readable = _readable(lake, operator)
     if what not in readable:
         raise _unknown(operator, what, readable)
     frame = readable[what](spark)
@@ -264,7 +264,7 @@ def _by_spark(
     return frame if limit is None else frame.limit(limit)
 
 
-def _readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> dict[str, Any]:
+def _readable(lake: Lake, operator: Operator) -> dict[str, Any]:
     from streaming.operators import runtime_of
     from streaming.revisions import of_revisions
 
@@ -282,7 +282,7 @@ def _not_stored(
     lake: Lake, pipeline: Pipeline, operator: Operator, what: str, title: str
 ) -> DeclarationError | ReadError:
     stored = (*names_of_operator(lake, operator), *names_of_pipeline(lake, pipeline, operator.reads[0]))
-    known = {**_readable(lake, pipeline, operator), **dict.fromkeys(stored)}
+    known = {**_readable(lake, operator), **dict.fromkeys(stored)}
     if what not in known:
         return _unknown(operator, what, known)
     if lake.versions is not None:

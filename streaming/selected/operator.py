@@ -498,7 +498,7 @@ def audit_selected(
         uri, name = lake.table(selected, to), selected.table_name(to)
         at = Progress.of(selected, delta.open_table(uri, version))
         candidates = [
-            _candidates(selected.outputs[to], stream, logs[stream.name].rows, at.through[stream.name])
+            _candidates(selected.outputs[to], logs[stream.name].rows, at.through[stream.name])
             for stream in selected.reads
         ]
         candidates = [rows.where(can_be_compared(since)) for rows in candidates]
@@ -563,7 +563,7 @@ def _handed_on(selected: Selected, to: str, frame: DataFrame, schema: pa.Schema)
     return frame.mapInArrow(task, spark_schema(columns))
 
 
-def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:
+def _candidates(side: Side, log: DataFrame, through: int) -> DataFrame:
     """The rows of one log that came to the filter of an output, with `_passed`."""
     rows = valid(log).where(F.col(BATCH) <= through)
     if side.explode is not None:

@@ -46,16 +46,16 @@ class _Project:
     settings: dict[str, str]
 
 
-def find_project(folder: Path | None = None) -> _Project | None:
-    """The project around `folder`; None where there is none. By default that of the current folder, or what
-    `TIDEMARK_PROJECT` says, which processes in other folders are given.
+def find_project() -> _Project | None:
+    """The project around the current folder, or around what `TIDEMARK_PROJECT` says, which processes in other folders
+    are given; None where there is none.
 
     A relative lake lies in the project, wherever a command is typed.
 
     Raises:
         SettingsError: the file cannot be read, or the table says what nobody understands.
     """
-    here = Path(folder or os.environ.get("TIDEMARK_PROJECT") or Path.cwd()).resolve()
+    here = Path(os.environ.get("TIDEMARK_PROJECT") or Path.cwd()).resolve()
     for candidate in (here, *here.parents):
         file = candidate / "pyproject.toml"
         if file.is_file() and (table := _table(file)) is not None:

@@ -369,10 +369,10 @@ class LogFiles:
             parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
         return self._valid(reduce(lambda one, other: one.unionAll(other), parts), after, through) if parts else None
 
-    def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:
-        """The number of rows in the files that `within` reads; None where nobody knows."""
+    def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta) -> int | None:
+        """The number of rows in the files that `within` reads of all batches up to `through`; None where nobody knows."""
         self._index.refresh()
-        return self._index.rows(self._near(ranges, through, width, after))
+        return self._index.rows(self._near(ranges, through, width, -1))
 
     def count_since(self, since: datetime, through: int, *, late: bool = True) -> int:
         """The number of valid rows of the batches up to `through` with event times from `since` on; starts no Spark.

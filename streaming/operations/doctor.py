@@ -78,29 +78,29 @@ def made_again(operator: Operator) -> str:
     return f"build it anew from the log with `tidemark rebuild {operator.name}`"
 
 
-def examine(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) -> list[Ailment]:
+def examine(lake: Lake, pipeline: Pipeline) -> list[Ailment]:
     """Everything about a pipeline's tables, checkpoints and small files that is not as it should be.
 
     The pipeline may run. Whether numbers are right is for the audit, how the stream is for `tidemark status`.
     """
-    return list(_examine(lake, pipeline, now()))
+    return list(_examine(lake, pipeline, utc_now()))
 
 
-def heal(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) -> tuple[list[Ailment], list[Ailment]]:
+def heal(lake: Lake, pipeline: Pipeline) -> tuple[list[Ailment], list[Ailment]]:
     """Heal what can be healed without a decision; returns what was, and what is left.
 
     Raises:
         LeaseError: the pipeline runs.
     """
     # Before the lease is taken, which replaces the record of a holder that is gone.
-    ailments = examine(lake, pipeline, now)
+    ailments = examine(lake, pipeline)
     if any(ailment.kind == _FORBIDDEN for ailment in ailments):
         return [], ailments
     with take_lease(lake, pipeline, "doctor"):
         for ailment in ailments:
             if ailment.heal is not None:
                 ailment.heal()
-    left = examine(lake, pipeline, now)
+    left = examine(lake, pipeline)
     return [ailment for ailment in ailments if ailment.heal is not None and ailment not in left], left
 
 

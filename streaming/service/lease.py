@@ -152,7 +152,7 @@ def take_lease(
             held._end()
 
 
-def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | None:
+def holder_of(lake: Lake, pipeline: Named) -> Holder | None:
     """Who holds the pipeline now, or None; takes nothing."""
     recorded, path, lock = _read(lake, pipeline), _lock_path(lake, pipeline), ""
     if path.exists():
@@ -162,7 +162,7 @@ def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | 
             except BlockingIOError:
                 return recorded or Holder("this machine", 0, "starting or ending", "", "", "")
             lock = _content(handle)
-    elsewhere = recorded is not None and _is_elsewhere(recorded, host or socket.gethostname(), lock)
+    elsewhere = recorded is not None and _is_elsewhere(recorded, socket.gethostname(), lock)
     return recorded if elsewhere else None
 
 

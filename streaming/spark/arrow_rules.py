@@ -437,10 +437,10 @@ def _keeps_digits(from_: str, to: str) -> bool:
 # Dates and timestamps.
 
 
-def _of_date(operation: str, type_: str = "integer") -> Rule:
+def _of_date(operation: str) -> Rule:
     def rule(node: Node, arguments: Arguments) -> ArrowExpression:
         _require_types(arguments, ("date",), f"the function {operation}")
-        return ArrowExpression(operation, type_, tuple(arguments))
+        return ArrowExpression(operation, "integer", tuple(arguments))
 
     return rule
 

@@ -370,7 +370,7 @@ class LogFiles:
         return self._valid(reduce(lambda one, other: one.unionAll(other), parts), after, through) if parts else None
 
     def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta) -> int | None:
-        """The number of rows in the files that `within` reads of all batches up to `through`; None where nobody knows."""
+        """The number of rows in the files that `within` reads of batches up to `through`; None where nobody knows."""
         self._index.refresh()
         return self._index.rows(self._near(ranges, through, width, -1))
 

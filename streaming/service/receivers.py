@@ -68,15 +68,13 @@ class Receiving:
         receiver: Receiver,
         stop: Event,
         on_status: Callable[[ReceiverStatus], None] = lambda status: None,
-        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._lake = lake
         self._place = ReceiverPlace.of(pipeline, receiver)
         self._receiver = receiver
         self._connector = receiver.connector
         self._stop = stop
-        self._now = now
-        self._report = ReceiverReport(lake, self._place, receiver, on_status, now)
+        self._report = ReceiverReport(lake, self._place, receiver, on_status, utc_now)
         self._every = interval(receiver.every).total_seconds()
         self._subscribing: Subscribing | None = None
         self._folder: LandingFolder | None = None
@@ -128,7 +126,7 @@ class Receiving:
             self._receiver.name,
             completes=self._connector.guarantee == "at most once",
             to_cursor=self._connector.guarantee == "exactly once",
-            now=self._now,
+            now=utc_now,
         )
         if self._folder.landed_before:
             self._report.update(left_behind=self._folder.landed_before)
@@ -138,7 +136,7 @@ class Receiving:
                 self._folder.landed_before,
             )
         if self._receiver.subscriptions is not None:
-            self._subscribing = Subscribing(self._lake, self._receiver, self._now)
+            self._subscribing = Subscribing(self._lake, self._receiver, utc_now)
 
     def _receive(self) -> None:
         """One connection, until it ends or the receiver shall stop.
@@ -454,14 +452,13 @@ class ReceiverKeeper:
     restarts, or drains.
     """
 
-    def __init__(self, lake: Lake, pipeline: Pipeline, output: Path, now: Callable[[], datetime]) -> None:
+    def __init__(self, lake: Lake, pipeline: Pipeline, output: Path) -> None:
         self._lake = lake
         self._pipeline = pipeline
         self._output = output
-        self._now = now
         self._process: subprocess.Popen[bytes] | None = None
-        self._started = now()
-        self._next_start = now()
+        self._started = utc_now()
+        self._next_start = utc_now()
         self._failures: list[Failure] = []
 
     @property
@@ -476,7 +473,7 @@ class ReceiverKeeper:
         if self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
             self._failed(f"the process of the receivers ended with code {code}")
-        if self._process is None and self._now() >= self._next_start:
+        if self._process is None and utc_now() >= self._next_start:
             self._start()
 
     def end(self) -> None:
@@ -493,7 +490,7 @@ class ReceiverKeeper:
         self._process = None
 
     def _start(self) -> None:
-        self._started = self._now()
+        self._started = utc_now()
         try:
             self._output.parent.mkdir(parents=True, exist_ok=True)
             with self._output.open("ab") as output:
@@ -510,8 +507,8 @@ class ReceiverKeeper:
             self._failed(f"the process of the receivers cannot be started: {error}")
 
     def _failed(self, error: str) -> None:
-        ran = self._now() - self._started
-        self._failures = [*self._failures, Failure(self._now(), ran, error)][-_KEPT_FAILURES:]
+        ran = utc_now() - self._started
+        self._failures = [*self._failures, Failure(utc_now(), ran, error)][-_KEPT_FAILURES:]
         wait = ExponentialBackoff().wait(self._failures) or timedelta()
-        self._next_start = self._now() + wait
+        self._next_start = utc_now() + wait
         _log.warning("%s; it is started again in %.0f s", error, wait.total_seconds())

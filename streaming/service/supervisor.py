@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
@@ -68,24 +68,22 @@ class Supervisor:
         lake: Lake,
         pipeline: Pipeline,
         on_state: Callable[[SupervisorStatus], None] = lambda status: None,
-        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._lake = lake
         self._pipeline = pipeline
-        self._now = now
         self._control = ControlFolder(lake, pipeline)
-        self._state = _SupervisorState(pipeline.name, self._control, on_state, now)
-        self._receivers = ReceiverKeeper(lake, pipeline, self._control.output, now)
+        self._state = _SupervisorState(pipeline.name, self._control, on_state)
+        self._receivers = ReceiverKeeper(lake, pipeline, self._control.output)
         self._wake = threading.Event()
         self._asked: Action | None = None
         self._child: Child | None = None
-        self._started = now()
+        self._started = utc_now()
         self._ending: Ending | None = None
         self._kill_at: float | None = None
         self._killed_for: LastWords | None = None
         self._failures: list[Failure] = []
-        self._lineage = StreamLineage(lake, pipeline, now)
-        self._metrics = OtlpMetrics(lake, pipeline, now)
+        self._lineage = StreamLineage(lake, pipeline, utc_now)
+        self._metrics = OtlpMetrics(lake, pipeline, utc_now)
 
     @property
     def status(self) -> SupervisorStatus:
@@ -144,7 +142,7 @@ class Supervisor:
             self.ask("stop")
         if self._child is not None:
             self._watch(self._child)
-        elif self.status.next_start is not None and self._now() >= self.status.next_start:
+        elif self.status.next_start is not None and utc_now() >= self.status.next_start:
             self._start(held)
         # What has failed is not asked to stop.
         if self._asked is not None and self.status.state != "failed":
@@ -187,7 +185,7 @@ class Supervisor:
 
     def _start(self, held: Lease) -> None:
         self._ending, self._kill_at, self._killed_for = None, None, None
-        self._started = self._now()
+        self._started = utc_now()
         begin_run(new_run())
         try:
             self._child = Child(self._lake, self._pipeline, held.fileno(), self._control.output)
@@ -209,7 +207,7 @@ class Supervisor:
         if self._is_overdue():
             self._kill(LastWords(error=f"it did not end within {self._pipeline.stop_within}"))
         elif self._killed_for is None:
-            age = self._now() - self._started
+            age = utc_now() - self._started
             why = hang(self._pipeline, child.pulse, age, timedelta(seconds=child.silence))
             if why is not None:
                 self._kill(why)
@@ -235,8 +233,8 @@ class Supervisor:
         self._lineage.end("FAIL", words.error, query)
         if words.batch and not words.origins:
             words = words.model_copy(update={"origins": origins(self._lake, self._pipeline, query, int(number))})
-        ran = self._now() - self._started
-        failure = Failure(self._now(), ran, words.error, words.batch, words.origins, words.final, words.outside)
+        ran = utc_now() - self._started
+        failure = Failure(utc_now(), ran, words.error, words.batch, words.origins, words.final, words.outside)
         if self._ending == "drain":
             failure = replace(failure, error=f"its drain did not end: {words.error}")
         self._failures = [*self._failures, failure][-_KEPT_FAILURES:]
@@ -254,7 +252,7 @@ class Supervisor:
                 failures=shown,
                 process=None,
                 restarts=self.status.restarts + 1,
-                next_start=self._now() + wait,
+                next_start=utc_now() + wait,
             )
 
     def _kill(self, why: LastWords) -> None:
@@ -277,14 +275,14 @@ class _SupervisorState:
         pipeline: str,
         control: ControlFolder,
         on_state: Callable[[SupervisorStatus], None],
-        now: Callable[[], datetime],
     ) -> None:
         self._pipeline = pipeline
         self._control = control
         self._on_state = on_state
-        self._now = now
         self._unwritten = False
-        self.status = SupervisorStatus(state="stopped", since=now(), supervisor=os.getpid(), host=socket.gethostname())
+        self.status = SupervisorStatus(
+            state="stopped", since=utc_now(), supervisor=os.getpid(), host=socket.gethostname()
+        )
 
     @property
     def is_final(self) -> bool:
@@ -294,7 +292,7 @@ class _SupervisorState:
     def change(self, state: State, **changes: object) -> None:
         """Go over to `state`, with other fields of the status."""
         before = self.status
-        since = before.since if state == before.state else self._now()
+        since = before.since if state == before.state else utc_now()
         self.update(state=state, since=since, **{"next_start": None, **changes})
         if state != before.state:
             _log.info("%s", state)

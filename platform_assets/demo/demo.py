@@ -58,7 +58,7 @@ def run_demo(console: Console) -> Demonstrated:
         fed = feed_flights(landing, FIRST_DAY, DAYS, DIRTY)
     console.print(f"  {fed}")
     steps: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        (f"{pipeline.name}_drain", "event log and first results", drain_config(pipeline, end_of_input=True)),
+        (f"{pipeline.name}_drain", "event log and first results", drain_config(pipeline)),
         (f"{pipeline.name}_corrections", "the days that have late rows, recomputed", {}),
         (REPORT, "the gate, then the report", {}),
     )

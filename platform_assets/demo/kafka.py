@@ -96,7 +96,7 @@ def _start(folder: Path, ending: ExitStack) -> tuple[LocalKafka, LocalPostgres]:
 
 
 def _run(console: Console, seconds: dict[str, float], pipeline: Pipeline, job: str, what: str) -> None:
-    config = drain_config(pipeline, end_of_input=True) if job == "drain" else {}
+    config = drain_config(pipeline) if job == "drain" else {}
     with step(console, seconds, f"{pipeline.name}_{job}", what), open_instance() as instance:
         name = f"{pipeline.name}_{job}"
         run_job(instance, definitions([pipeline.name]), name, config, {LAUNCHED_BY_TAG: "tidemark demo --kafka"})

@@ -30,9 +30,9 @@ def drain_job(pipeline: Pipeline) -> AssetJob:
     )
 
 
-def drain_config(pipeline: Pipeline, *, end_of_input: bool) -> dict[str, Any]:
-    """The run configuration of a drain job."""
-    return {"ops": {drain_step(pipeline): {"config": {"end_of_input": end_of_input}}}}
+def drain_config(pipeline: Pipeline) -> dict[str, Any]:
+    """The run configuration of a drain job that closes also the windows still open."""
+    return {"ops": {drain_step(pipeline): {"config": {"end_of_input": True}}}}
 
 
 def corrections_job(pipeline: Pipeline, evaluate: Callable[[Operator], Evaluate]) -> dg.JobDefinition:

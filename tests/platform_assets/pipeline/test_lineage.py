@@ -39,7 +39,7 @@ def test_dagster_openlineage_sees_columns_lineage_and_uri_of_a_materialization(
     stored = {"module": "dagster._core.storage.event_log", "class": "InMemoryEventLogStorage"}
     storage = {"module": "dagster_openlineage", "class": "OpenLineageEventLogStorage", "config": {"wrapped": stored}}
     with dg.instance_for_test(overrides={"event_log_storage": storage}) as instance:
-        drain(platform, instance, drain_config(pipeline, end_of_input=True))
+        drain(platform, instance, drain_config(pipeline))
     told = Told.in_file(events)
 
     assert told.kinds("flights/log") == ["START", "COMPLETE"]
@@ -69,7 +69,7 @@ def test_events_told_from_commits_have_the_lineage_of_those_of_runs_corrected_da
 ) -> None:
     events = to_file(tmp_path, monkeypatch)
     land_all(lake, pipeline.stream, FIRST, CLOSING, LATE_ON_1)
-    drain(platform, instance, drain_config(pipeline, end_of_input=True))
+    drain(platform, instance, drain_config(pipeline))
     assert platform.resolve_job_def("flights_corrections").execute_in_process(instance=instance).success
     stream, view = pipeline.stream, departures_by_origin
 

@@ -35,7 +35,7 @@ def run(
 
 def drain(platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake, *batches: Any) -> bool:
     land_all(lake, pipeline.stream, *batches)
-    return run(platform, instance, "flights_drain", drain_config(pipeline, end_of_input=True)).success
+    return run(platform, instance, "flights_drain", drain_config(pipeline)).success
 
 
 def metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:

@@ -31,11 +31,6 @@ def repair_step(pipeline: Pipeline) -> str:
     return keys.dagster_name("repair_step", pipeline.name)
 
 
-def repair_config(pipeline: Pipeline, *, preview: bool) -> dict[str, object]:
-    """The run configuration of a repair job."""
-    return {"ops": {repair_step(pipeline): {"config": {"preview": preview}}}}
-
-
 def materialized_log(lake: Lake, stream: Stream) -> dg.AssetMaterialization:
     """The log of a stream, to which an operation has appended a batch."""
     of_log = {**table_metadata(lake.log(stream), lineage_of_log(stream)), **watermark_metadata(lake, stream)}

@@ -97,11 +97,6 @@ def savepoint_step(pipeline: Pipeline, verb: Verb) -> str:
     return dagster_name(_STEPS[verb], pipeline.name)
 
 
-def savepoint_config(pipeline: Pipeline, verb: Verb, **config: object) -> dict[str, Any]:
-    """The run configuration of the job of a verb."""
-    return {"ops": {savepoint_step(pipeline, verb): {"config": config}}}
-
-
 def _job(pipeline: Pipeline, verb: Verb, step: Callable[[], Any], about: str) -> dg.JobDefinition:
     @dg.job(
         name=dagster_name(verb, pipeline.name),

@@ -15,7 +15,7 @@ from docs.examples.late_counts import readings as rooms
 from platform_assets.demo.pipelines.flights import departures_by_origin, pipeline
 from platform_assets.events.backlog import waiting
 from platform_assets.keys import late_key, log_key, rejected_key
-from platform_assets.pipeline.repair import repair_config, repair_job
+from platform_assets.pipeline.repair import repair_job, repair_step
 from platform_assets.resources import default_resources
 from quality import Suite, run_suite, suites_for
 from streaming import Files, Pipeline, Rule, drain
@@ -51,7 +51,7 @@ def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row
     assert "| EWR | 2013-01-03 10:00:00 to 2013-01-03 11:00:00 | 1 | flights none -> 1;" in report["preview"]
     assert delta.version_of(lake.log(pipeline.stream)) == before
 
-    report = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
+    report = metadata(run(platform, instance, writing(pipeline)))
     assert (report["examined"], report["repaired"]) == (4, 3)
     assert materialized(instance)["newest_batch"] == getattr(head(lake, pipeline.stream), "number", None)
     left = observed(instance, rejected_key(pipeline.stream))
@@ -60,7 +60,7 @@ def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row
     assert waiting(instance, lake, departures_by_origin) is None
     assert rejected_share(spark, lake).endswith("rejected=1, rows_read=10")
 
-    report = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
+    report = metadata(run(platform, instance, writing(pipeline)))
     assert (report["examined"], report["repaired"]) == (1, 0)
 
 
@@ -81,13 +81,17 @@ def test_repaired_rows_are_told_of_the_log_to_which_they_came_back(
     job = dg.Definitions(jobs=[repair_job(house)], resources=default_resources(lake.root)).resolve_job_def(
         "house_repair"
     )
-    done = job.execute_in_process(run_config=repair_config(house, preview=False), instance=instance)
+    done = job.execute_in_process(run_config=writing(house), instance=instance)
     assert (metadata(done)["examined"], metadata(done)["repaired"]) == (2, 1)
     assert instance.get_latest_materialization_event(log_key(rooms)) is None
     event = instance.get_latest_materialization_event(log_key(yards))
     assert event is not None and event.asset_materialization is not None
     assert event.asset_materialization.metadata["newest_batch"].value == 1
     assert observed(instance, rejected_key(yards))["dagster/row_count"] == 0
+
+
+def writing(of: Pipeline) -> dict[str, object]:
+    return {"ops": {repair_step(of): {"config": {"preview": False}}}}
 
 
 def run(platform: dg.Definitions, instance: dg.DagsterInstance, config: Any) -> dg.ExecuteInProcessResult:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.demo.pipelines.flights import departures_by_origin, flights, pipeline
 from platform_assets.keys import log_key
-from platform_assets.pipeline.savepoints import Verb, savepoint_config
+from platform_assets.pipeline.savepoints import Verb, savepoint_step
 from streaming import drain
 from streaming.lake.lake import Lake
 from streaming.log.batches import head
@@ -29,7 +29,8 @@ def test_a_savepoint_is_taken_restored_forked_and_dropped_by_jobs_that_tell_what
 ) -> None:
     def run(verb: Verb, **config: object) -> dict[str, Any]:
         job = platform.resolve_job_def(f"flights_{verb}")
-        done = job.execute_in_process(run_config=savepoint_config(pipeline, verb, **config), instance=instance)
+        run_config = {"ops": {savepoint_step(pipeline, verb): {"config": config}}}
+        done = job.execute_in_process(run_config=run_config, instance=instance)
         (output,) = [event.step_output_data for event in done.all_events if event.is_successful_output]
         return {name: entry.value for name, entry in output.metadata.items()}
 

@@ -65,10 +65,6 @@ class Buckets:
         """The bucket of a hash, or of each in an array."""
         return (hashes >> self.shift) + self.count // 2
 
-    def first_hash(self, bucket: int) -> int:
-        """The least hash that is in a bucket."""
-        return (bucket - self.count // 2) << self.shift
-
 
 @dataclass(frozen=True)
 class StateFile:

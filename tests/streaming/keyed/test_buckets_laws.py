@@ -18,6 +18,7 @@ from streaming.keyed.schemas import state_schema
 from streaming.keyed.state_table import Buckets, StoredState
 from streaming.keyed.tasks import WriteTables
 from tests.streaming.keyed.test_laws import BATCHES, DELAY, Batch, function
+from tests.streaming.keyed.test_partition import first_hash
 from tests.support.instants import at, ms
 from tidemark.testing import play
 
@@ -56,7 +57,7 @@ class Tables:
                 files[bucket] = (*files.get(bucket, ()), path)
                 visited |= {bucket} if due <= limit or count != self._count else set()
         state = StoredState(buckets, 1, self._folder, state_schema(KEYED, KEYS), files, frozenset(visited))
-        rows = [*self._rows(batches), *({"_hash": buckets.first_hash(bucket)} for bucket in range(count))]
+        rows = [*self._rows(batches), *({"_hash": first_hash(buckets, bucket)} for bucket in range(count))]
         rows.sort(key=lambda row: (row["_hash"], row.get("_key0") or "", row.get("_batch", -1)))
         task = WriteTables(KEYED, limit, dict.fromkeys(OUTPUTS, self._folder), OUTPUTS, 0, state)
         parts = [pa.RecordBatch.from_pylist(rows[start : start + 3], schema=ROWS) for start in range(0, len(rows), 3)]

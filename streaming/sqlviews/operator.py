@@ -87,13 +87,13 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
     def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:
         view = self.operator
         of = ", ".join(view.query.relations)
-        keys = f"for the keys ({', '.join(view.query.key)}) that changed rows of {of} may touch"
-        whole = f"all of it where these are more than {MOST_TOUCHED:.0%} of its rows" if view.query.key else "all of it"
+        computed = f"all of it, whenever rows of {of} change: it has no key"
+        if view.query.key:
+            keys = f"for the keys ({', '.join(view.query.key)}) that changed rows of {of} may touch"
+            computed = f"{keys}; all of it where these are more than {MOST_TOUCHED:.0%} of its rows"
         return {
             "results": "the rows of the query over what stands; nothing is late",
-            "computed": f"{keys}; {whole}"
-            if view.query.key
-            else f"all of it, whenever rows of {of} change: it has no key",
+            "computed": computed,
             "reads": self._near,
         }
 

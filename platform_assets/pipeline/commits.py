@@ -54,7 +54,7 @@ def untold_tables(
 
     Returns the keys of what was told.
     """
-    events = _Commits(instance, lake, pipeline)
+    events = _Commits(instance, lake)
     for stream in pipeline.logs:
         events.log(stream)
     for operator in pipeline.operators:
@@ -73,10 +73,9 @@ def untold_tables(
 class _Commits:
     """The commits of a pipeline's tables against what their assets were told last."""
 
-    def __init__(self, instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> None:
+    def __init__(self, instance: dg.DagsterInstance, lake: Lake) -> None:
         self._instance = instance
         self._lake = lake
-        self._pipeline = pipeline
         # Several assets of a log are counted from its commits, which are read once.
         self._read: dict[str, list[Batch]] = {}
         self.told: list[dg.AssetKey] = []

@@ -230,10 +230,6 @@ class Evidence:
         doubles = [abs(value) for value in values if isinstance(value, float) and isfinite(value)]
         return max(ROUNDING, len(doubles) * sum(doubles) * float_info.epsilon)
 
-    def recomputed_as(self, rows: tuple[Row, ...]) -> Evidence:
-        """The evidence with what its rows give."""
-        return replace(self, recomputed=rows)
-
     def without(self, why_not: str) -> Evidence:
         """The evidence of what cannot be recomputed, and why."""
         return replace(self, recomputed=None, why_not=why_not)

@@ -20,8 +20,6 @@ from streaming.sinks.sink import Comparison, Delivered, NumberedBatch
 _BYTES = 8
 _NAMED = 5
 
-_Keys = Sequence[bytes | None]
-
 
 class AuditedTopics:
     """The topics of one delivery, made into the same records again to be compared with what is there."""

@@ -457,7 +457,7 @@ class _Following:
         self._repeated = (place.commit, place.changes)
         self._number: int | None = None
         self._landed = 0
-        self._told_at = self._looked_at = time.monotonic()
+        self._told_at = time.monotonic()
 
     def received(self) -> Generator[Received, None, None]:
         """The changes in portions; where there are none, how far the server is."""

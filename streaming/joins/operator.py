@@ -25,7 +25,6 @@ from streaming.base import (
     SIGN,
     STAMP,
     WRITTEN_AT,
-    DeclarationError,
     constant,
     from_micros,
     literal,
@@ -286,11 +285,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def unit_table(self, output: str = "") -> UnitTable:
         if self.operator.signed:
-            raise DeclarationError(
-                f"Table({self.operator.name!r}) would follow pairs of a join that are taken back",
-                "write Table(..., what='current').",
-                operator=self.operator.name,
-            )
+            raise self._would_follow("pairs of a join")
         return self._rows_by_batch(output)
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:

@@ -194,6 +194,14 @@ class OperatorRuntime(ABC):
             "its runtime say `unit_table`."
         )
 
+    def _would_follow(self, taken_back: str) -> DeclarationError:
+        """The refusal to let a stream follow rows that may be `taken_back`, which says in words what rows these are."""
+        return DeclarationError(
+            f"Table({self.operator.name!r}) would follow {taken_back} that are taken back",
+            "write Table(..., what='current').",
+            operator=self.operator.name,
+        )
+
     def _rows_by_batch(self, output: str) -> UnitTable:
         """The table of an output that has the number of the batch or step in `_batch`, which is the unit."""
         of = self.operator

@@ -36,7 +36,6 @@ from streaming.base import (
     ORIGIN,
     REASON,
     SIGN,
-    DeclarationError,
     counted,
     interval,
     optional_micros,
@@ -277,11 +276,7 @@ class HistoryRuntime(SteppedRuntime[History, HistorySteps]):
     """A history runs in steps over the log of revisions; the revisions of each key are kept from one to the next."""
 
     def unit_table(self, output: str = "") -> UnitTable:
-        raise DeclarationError(
-            f"Table({self.operator.name!r}) would follow intervals of a history that are taken back",
-            "write Table(..., what='current').",
-            operator=self.operator.name,
-        )
+        raise self._would_follow("intervals of a history")
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

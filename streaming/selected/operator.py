@@ -23,7 +23,6 @@ from streaming.base import (
     ORIGIN,
     SIGN,
     WRITTEN_AT,
-    DeclarationError,
     FunctionError,
     arrow_schema,
     counted,
@@ -341,11 +340,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
 
     def unit_table(self, output: str = "") -> UnitTable:
         if self.operator.signed:
-            raise DeclarationError(
-                f"Table({self.operator.name!r}) would follow rows of a selection that are taken back",
-                "write Table(..., what='current').",
-                operator=self.operator.name,
-            )
+            raise self._would_follow("rows of a selection")
         return self._rows_by_batch(output)
 
     def analyse(self, spark: SparkSession, columns: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, NoVersionError
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, NoVersionError
 from streaming.changes import ChangePosition, Look, LookAtSigned, look_at
 from streaming.declare import Stream, View
 from streaming.lake import Lake
@@ -67,11 +67,7 @@ class SqlViewRuntime(SteppedRuntime[View, SqlViewSteps]):
             _ = _ViewAnalysis.once(spark, self.operator, columns).rows.schema
 
     def unit_table(self, output: str = "") -> UnitTable:
-        raise DeclarationError(
-            f"Table({self.operator.name!r}) would follow rows of an SQL view that are taken back",
-            "write Table(..., what='current').",
-            operator=self.operator.name,
-        )
+        raise self._would_follow("rows of an SQL view")
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

@@ -7,7 +7,7 @@ Source: Polaris' OpenAPI document `generic-tables-api.yaml`, and Iceberg's `rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,8 @@ class IcebergRestCatalog(RestCatalog):
     """
 
     kind = "iceberg-rest"
+    page_token = "pageToken"
+    next_page_token = "next-page-token"
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry without columns and owner; the owner is also among the properties."""
@@ -35,13 +37,13 @@ class IcebergRestCatalog(RestCatalog):
 
     def schemas_of(self, lake: str) -> tuple[str, ...]:
         """The namespaces with our property."""
-        names = (each[0] for each in self._pages(self._namespaces, "namespaces") if len(each) == 1)
+        names = (each[0] for each in self.pages(self._namespaces, "namespaces") if len(each) == 1)
         held = ((name, self._rest.get(f"{self._namespaces}/{_part(name)}")) for name in names)
         return tuple(name for name, each in held if ((each or {}).get("properties") or {}).get(LAKE) == lake)
 
     def tables(self, schema: str) -> Mapping[str, TableEntry]:
         """All generic tables of a namespace; none where there is no such namespace."""
-        names = [each["name"] for each in self._pages(self._tables(schema), "identifiers")]
+        names = [each["name"] for each in self.pages(self._tables(schema), "identifiers")]
         found = {name: self._rest.get(f"{self._tables(schema)}/{_part(name)}") for name in names}
         return {name: _entry(schema, each["table"]) for name, each in found.items() if each is not None}
 
@@ -63,10 +65,6 @@ class IcebergRestCatalog(RestCatalog):
                 f"has a table {self.full_name(entry)} by now, which somebody else has made, or an Iceberg table of it",
                 "run the command again; where it says so again, rename or drop that table there.",
             )
-
-    def change(self, entry: TableEntry, standing: TableEntry) -> None:
-        """Take the table out and register it as it is to be: the API changes none."""
-        self.register_anew(entry, standing)
 
     def withdraw(self, entry: TableEntry) -> None:
         """Drop a generic table, whose files the server leaves alone."""
@@ -95,16 +93,6 @@ class IcebergRestCatalog(RestCatalog):
 
     def _tables(self, schema: str) -> str:
         return f"polaris/v1/{_part(self._prefix)}/namespaces/{_part(schema)}{_OFFERED}"
-
-    def _pages(self, path: str, what: str) -> Iterator[Any]:
-        """Everything of a list, page after page; nothing where there is nothing that it could be in."""
-        token = ""
-        while True:
-            page = self._rest.get(path, {"pageToken": token} if token else None)
-            yield from (page or {}).get(what) or ()
-            token = (page or {}).get("next-page-token") or ""
-            if not token:
-                return
 
 
 def _part(name: str) -> str:

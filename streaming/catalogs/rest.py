@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -127,6 +127,11 @@ class RestCatalog(Catalog):
         SettingsError: the URL is none, or has a user or password in it.
     """
 
+    page_token: ClassVar[str]
+    """The parameter of a request that says which page of a list is asked for."""
+    next_page_token: ClassVar[str]
+    """The field of a page that says which one comes next."""
+
     def __init__(self, url: str, name: str, token: str | None = None) -> None:
         self._rest = RestClient(self.kind, url, token)
         self._name = name
@@ -139,6 +144,21 @@ class RestCatalog(Catalog):
     def full_name(self, entry: TableEntry) -> str:
         """Catalog, schema and table."""
         return f"{self._name}.{entry}"
+
+    def change(self, entry: TableEntry, standing: TableEntry) -> None:
+        """Take the table out and register it as it is to be: no API of these changes one."""
+        self.register_anew(entry, standing)
+
+    def pages(self, path: str, what: str, params: Mapping[str, str] | None = None) -> Iterator[Any]:
+        """Everything of a list, page after page; nothing where there is nothing that it could be in."""
+        token = ""
+        while True:
+            asked = {**(params or {}), **({self.page_token: token} if token else {})}
+            page = self._rest.get(path, asked or None)
+            yield from (page or {}).get(what) or ()
+            token = (page or {}).get(self.next_page_token) or ""
+            if not token:
+                return
 
     def close(self) -> None:
         """Close the connections."""

@@ -31,6 +31,8 @@ class UnityCatalog(RestCatalog):
     """
 
     kind = "unity"
+    page_token = "page_token"
+    next_page_token = "next_page_token"
 
     def as_held(self, entry: TableEntry) -> TableEntry:
         """The entry without its owner, who is another one there."""
@@ -38,12 +40,12 @@ class UnityCatalog(RestCatalog):
 
     def schemas_of(self, lake: str) -> tuple[str, ...]:
         """Those with our property."""
-        pages = self._pages("schemas", {"catalog_name": self._name})
+        pages = self._listed("schemas", {"catalog_name": self._name})
         return tuple(each["name"] for each in pages if (each.get("properties") or {}).get(LAKE) == lake)
 
     def tables(self, schema: str) -> Mapping[str, TableEntry]:
         """All tables of a schema; none where there is no such schema."""
-        pages = self._pages("tables", {"catalog_name": self._name, "schema_name": schema})
+        pages = self._listed("tables", {"catalog_name": self._name, "schema_name": schema})
         return {entry.name: entry for entry in map(_entry, pages)}
 
     def create_schema(self, schema: str, properties: Mapping[str, str]) -> None:
@@ -74,25 +76,12 @@ class UnityCatalog(RestCatalog):
                 "run the command again.",
             )
 
-    def change(self, entry: TableEntry, standing: TableEntry) -> None:
-        """Take the table out and register it as it is to be."""
-        self.register_anew(entry, standing)
-
     def withdraw(self, entry: TableEntry) -> None:
         """Take an external table out, whose files the server leaves alone."""
         self._rest.delete(f"{_API}/tables/{quote(self.full_name(entry), safe='')}")
 
-    def _pages(self, what: str, params: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        """Everything of a list, page after page; nothing where there is nothing that it could be in."""
-        token = ""
-        while True:
-            page = self._rest.get(
-                f"{_API}/{what}", {**params, "max_results": _PAGE, **({"page_token": token} if token else {})}
-            )
-            yield from (page or {}).get(what) or ()
-            token = (page or {}).get("next_page_token") or ""
-            if not token:
-                return
+    def _listed(self, what: str, params: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        return self.pages(f"{_API}/{what}", what, {**params, "max_results": _PAGE})
 
 
 def _entry(table: Mapping[str, Any]) -> TableEntry:

@@ -41,7 +41,7 @@ from streaming.base import (
     optional_micros,
 )
 from streaming.declare import STATE, VALID_FROM, VALID_TO, History, Stream
-from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, in_buckets, marks
+from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, ever_rejected, head, log_schema, read_batches, read_log, retraction_of, valid
 from streaming.operators import (
@@ -72,12 +72,12 @@ from streaming.operators import (
     versions_now,
 )
 from streaming.revisions.extracts import changes_as_revisions, extracts_as_revisions
-from streaming.revisions.fold import REPORT, RETRACTED_TIMES, SEQUENCE, RevisionReport
+from streaming.revisions.fold import RETRACTED_TIMES, SEQUENCE, RevisionReport
 from streaming.revisions.history_fold import AGES_FROM, FEW_FILES, GONE, SINCE, STANDS_FOR, Horizon, WriteHistory
 from streaming.revisions.steps import (
-    PLACE,
     as_revisions,
     concerns_a_row,
+    fold_revisions,
     forgotten_in,
     identity_of_revision,
     is_gone,
@@ -197,13 +197,7 @@ class HistorySteps:
         else:
             changes = self._changes.with_batches(self._spark, before.batch, after.batch)
             frame = changes_as_revisions(changes, rows, history)
-        if stored.visited:
-            frame = frame.unionByName(marks(self._spark, stored.buckets), allowMissingColumns=True)
-        ordered = in_buckets(frame, stored.buckets).sortWithinPartitions(
-            HASH, *(f"`{name}`" for name in stream.key), BATCH, PLACE
-        )
-        reports = ordered.drop(PLACE).mapInArrow(task, f"{REPORT} string").collect()
-        return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
+        return fold_revisions(self._spark, frame, stream, stored, task)
 
     def _created(self) -> tuple[DeltaTable, DeltaTable]:
         history, stored = self._history, from_arrow_schema(self._stored, prefer_timestamp_ntz=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property, reduce
 from operator import and_
@@ -39,7 +39,7 @@ from streaming.base import (
 )
 from streaming.clocks import BatchSummary
 from streaming.declare import Stream
-from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, hash_of, in_buckets, marks
+from streaming.keyed import BUCKETS, DUE, HASH, NEVER, StateTable, StoredState, hash_of, in_buckets, marks
 from streaming.lake import Lake
 from streaming.log import (
     Batch,
@@ -189,14 +189,7 @@ class Revising:
             None if stream.snapshots is None else _extract(batch),
             forgetting,
         )
-        frame = as_revisions(rows, stream)
-        if stored.visited:
-            frame = frame.unionByName(marks(self._spark, stored.buckets), allowMissingColumns=True)
-        ordered = in_buckets(frame, stored.buckets).sortWithinPartitions(
-            HASH, *(f"`{name}`" for name in stream.key), BATCH, PLACE
-        )
-        reports = ordered.drop(PLACE).mapInArrow(task, f"{REPORT} string").collect()
-        return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
+        return fold_revisions(self._spark, as_revisions(rows, stream), stream, stored, task)
 
     def _is_refused(self, report: RevisionReport) -> bool:
         """True for an extract in which more keys are missing than may be gone."""
@@ -291,6 +284,23 @@ def as_revisions(rows: DataFrame, stream: Stream) -> DataFrame:
         INGESTED_AT,
         STAMP,
     )
+
+
+def fold_revisions(
+    spark: SparkSession,
+    revisions: DataFrame,
+    stream: Stream,
+    stored: StoredState,
+    task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> RevisionReport:
+    """Have a task fold revisions, key by key and in their order, onto what is stored; returns what it reports."""
+    if stored.visited:
+        revisions = revisions.unionByName(marks(spark, stored.buckets), allowMissingColumns=True)
+    ordered = in_buckets(revisions, stored.buckets).sortWithinPartitions(
+        HASH, *(f"`{name}`" for name in stream.key), BATCH, PLACE
+    )
+    reports = ordered.drop(PLACE).mapInArrow(task, f"{REPORT} string").collect()
+    return sum((RevisionReport.from_json(row[REPORT]) for row in reports), RevisionReport())
 
 
 def identity_of_revision() -> Column:

@@ -7,11 +7,13 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from streaming.base import EPOCH, MILLISECOND, REASON, REVISION, SIGN, is_same
+from streaming.changes import ChangePosition
 from streaming.declare import CHANGES, CORRECTIONS, Operator
 from streaming.lake import Lake
-from streaming.operators import open_side
+from streaming.operators import generation_of, open_side
 from streaming.provenance.answer import Change, InputRow, Row, values_of
 from streaming.provenance.days import day_of_key
 from streaming.reading import StoredRows, key_as_texts, rows_of_key
@@ -62,6 +64,21 @@ def changes_of_group(lake: Lake, operator: Operator, key: Row, late: Sequence[In
             )
         )
     return tuple(changes)
+
+
+def newest_look(lake: Lake, operator: Operator) -> ChangePosition | None:
+    """The position of the newest look at what is current; None where nobody tells changes of the operator as it is."""
+    at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
+    # Positions of an older generation say nothing of tables that were built anew since.
+    is_told = at.revision >= 0 and at.of_generation == generation_of(delta.open_table(lake.table(operator)))
+    return at if is_told else None
+
+
+def corrections_of_look(lake: Lake, operator: Operator, look: ChangePosition | None) -> DeltaTable | None:
+    """The corrections that a look has seen, or without one those that are there; None where there are none."""
+    if look is not None and look.corrections == delta.BEFORE:
+        return None
+    return open_side(lake, operator, CORRECTIONS, None if look is None else look.corrections)
 
 
 def _has_text(type_: pa.DataType) -> bool:

@@ -28,8 +28,7 @@ from streaming.base import (
     to_micros,
     told,
 )
-from streaming.changes import ChangePosition
-from streaming.declare import CHANGES, CORRECTIONS, REPLACES_FROM, REPLACES_UNTIL, Keyed, Stream
+from streaming.declare import REPLACES_FROM, REPLACES_UNTIL, Keyed, Stream
 from streaming.keyed import (
     NEVER,
     ROW,
@@ -43,7 +42,7 @@ from streaming.keyed import (
 )
 from streaming.keyed import migrations_of as made_by_older
 from streaming.lake import Lake
-from streaming.operators import Corrected, Progress, generation_of, open_side, whole_since
+from streaming.operators import Corrected, Progress, whole_since
 from streaming.provenance.answer import (
     TAKEN_BACK,
     Evidence,
@@ -54,11 +53,11 @@ from streaming.provenance.answer import (
     evidence_of,
     waits_for_correction,
 )
-from streaming.provenance.changes import changes_of_group
+from streaming.provenance.changes import changes_of_group, corrections_of_look, newest_look
 from streaming.provenance.groups import keys_of_streams
 from streaming.provenance.log_rows import LogRows, as_input, read_by_spark, rows_near, types_of_log
 from streaming.spark import frame_of_arrow, lenient_session
-from streaming.tables import Between, FilesRead, contents_on, delta, nullable
+from streaming.tables import Between, FilesRead, contents_on, nullable
 
 
 @keys_of_streams.register
@@ -144,21 +143,11 @@ class _Moment:
         if lake.cut is not None:
             # As of older batches corrections are computed for these.
             return replace(moment, corrected=True)
-        table = _corrections_that_are_current(lake, operator)
+        table = corrections_of_look(lake, operator, newest_look(lake, operator))
         if table is None or not _is_replaced(table, operator, question.key):
             return moment
         corrected = Corrected.of(operator, question.key[AT].astimezone(UTC).date(), table)
         return cls(corrected.through, corrected.watermark, corrected=True)
-
-
-def _corrections_that_are_current(lake: Lake, operator: Keyed) -> DeltaTable | None:
-    """The corrections that what is current is overlaid with; None where there are none."""
-    at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
-    # Of an operator that was built anew since, the corrections are read as they are.
-    is_told = at.revision >= 0 and at.of_generation == generation_of(delta.open_table(lake.table(operator)))
-    if is_told and at.corrections == delta.BEFORE:
-        return None
-    return open_side(lake, operator, CORRECTIONS, at.corrections if is_told else None)
 
 
 def _is_replaced(corrections: DeltaTable, operator: Keyed, key: Row) -> bool:

@@ -30,10 +30,9 @@ from streaming.base import (
     names_in,
     told,
 )
-from streaming.changes import ChangePosition
-from streaming.declare import CHANGES, CORRECTIONS, UPDATES, OverWindows, Stream, TwoSided, Windowed
+from streaming.declare import UPDATES, OverWindows, Stream, TwoSided, Windowed
 from streaming.lake import Lake
-from streaming.operators import Progress, generation_of, open_side
+from streaming.operators import Progress, open_side
 from streaming.provenance.answer import (
     TAKEN_BACK,
     Evidence,
@@ -44,7 +43,7 @@ from streaming.provenance.answer import (
     evidence_of,
     waits_for_correction,
 )
-from streaming.provenance.changes import changes_of_group
+from streaming.provenance.changes import changes_of_group, corrections_of_look, newest_look
 from streaming.provenance.groups import keys_of_streams
 from streaming.provenance.log_rows import (
     LogRows,
@@ -56,7 +55,7 @@ from streaming.provenance.log_rows import (
     place_of,
     rows_near,
 )
-from streaming.tables import Between, FilesRead, contents_on, delta
+from streaming.tables import Between, FilesRead, contents_on
 from streaming.views import computation_of
 
 _LATE = "_late"
@@ -91,10 +90,8 @@ def _is_due(operator: OverWindows, question: Question) -> bool:
     """True where what is published of the question goes beyond the end of the window."""
     lake, at = question.lake, None
     if question.what == "current" and lake.cut is None:
-        own = delta.open_table(lake.table(operator))
-        at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
-        # Of an operator that was built anew since, or whose changes nobody tells, readers are shown first results.
-        at = at if at.revision >= 0 and at.of_generation == generation_of(own) else None
+        # Where there is none, readers are shown first results.
+        at = newest_look(lake, operator)
     watermark = Progress.as_read(lake, operator).watermark if at is None else at.watermark
     return watermark is not None and question.key["window_end"] <= operator.window.closed_by(watermark)
 
@@ -107,19 +104,17 @@ def _counted_through(lake: Lake, operator: OverWindows, key: Row) -> Mapping[str
     if lake.cut is not None:
         # As of older batches corrections are computed for these.
         return {stream.name: lake.cut.get(stream.name, -1) for stream in operator.reads} if operator.corrected else {}
-    at = ChangePosition.of(delta.open_table(lake.table(operator, CHANGES)))
-    # Positions of an older generation say nothing of tables that were built anew since.
-    is_told = at.revision >= 0 and at.of_generation == generation_of(delta.open_table(lake.table(operator)))
+    look = newest_look(lake, operator)
     found = list[tuple[int, bool, Mapping[str, int]]]()
-    if operator.corrected and not (is_told and at.corrections == delta.BEFORE):
-        table = open_side(lake, operator, CORRECTIONS, at.corrections if is_told else None)
+    if operator.corrected:
+        table = corrections_of_look(lake, operator, look)
         for row in [] if table is None else _of_key(table, operator, key):
             through = {stream.name: row[name] for name, stream in operator.counted_through.items()}
             found.append((sum(through.values()), True, through))
     if operator.updated:
         table = open_side(lake, operator, UPDATES)
         for row in [] if table is None else _of_key(table, operator, key):
-            if not is_told or row[BATCH] <= at.updates:
+            if look is None or row[BATCH] <= look.updates:
                 found.append((row[BATCH], False, {operator.reads[0].name: row[BATCH]}))
     return max(found, key=lambda each: each[:2])[2] if found else {}
 

@@ -9,7 +9,6 @@ from threading import Event
 from pyspark.sql import SparkSession
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event, stop_after_delay
 from tenacity import stop_when_event_set as stop_when_set
-from tenacity import wait_exponential_jitter as backoff
 
 from streaming.base import FencedError, OperatorError, ProgressError, QueryFailed, SinkError, StreamingError
 from streaming.declare import Pipeline
@@ -17,12 +16,12 @@ from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.service.observer import Observer
 from streaming.service.query_errors import explained
+from streaming.service.retries import next_wait
 from streaming.service.watch import Paused
 
 _LOOKED_AT_EVERY, _WHILE_ROWS_WAIT, _WHILE_PAUSED = 5.0, 0.25, 10.0
 _PATIENCE = 10.0
 """Seconds for which a target that is away is tried, where the process is about to end."""
-_FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.5, 60.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Delivering:
         ends = stop_when_set(stop) if patience is None else stop_when_set(stop) | stop_after_delay(patience)
         retrying = Retrying(
             retry=retry_if_exception_type(SinkError),
-            wait=_wait,
+            wait=next_wait,
             sleep=sleep_using_event(stop),
             stop=ends,
             before_sleep=lambda attempt: self._told(runtime, attempt),
@@ -155,13 +154,3 @@ class Delivering:
         """Until somebody has said what is meant, which is looked for now and then."""
         stop.wait(_WHILE_PAUSED)
         runtime.forget()
-
-
-_grows = backoff(multiplier=_FIRST_RETRY, max=_LONGEST_RETRY, jitter=_JITTER)
-
-
-def _wait(attempt: RetryCallState) -> float:
-    """Longer each time, never all at the same moment, and at least as long as the target asks for."""
-    error = None if attempt.outcome is None else attempt.outcome.exception()
-    asked = error.retry_after if isinstance(error, SinkError) else None
-    return max(_grows(attempt), asked or 0.0)

@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, retry_if_not_exception_type, sleep_using_event
 from tenacity import stop_when_event_set as stop_when_set
-from tenacity import wait_exponential_jitter as backoff
 
 from streaming.base import LeaseError, ReceiverError, SourceError, interval, utc_now
 from streaming.declare import SUBSCRIPTIONS, ExponentialBackoff, Failure, Pipeline, Receiver, Stream, find_pipeline
@@ -34,6 +33,7 @@ from streaming.lake import Lake, Settings
 from streaming.service.lease import Lease, holder_of, take_lease
 from streaming.service.logs import RUN, configure_logs, current_run, new_run
 from streaming.service.receiver_status import ReceiverPlace, ReceiverReport, make_landing
+from streaming.service.retries import first_wait, growing_wait, next_wait
 from streaming.service.status import ReceiverStatus
 from streaming.sources import LandingFolder, Received, Reception
 from streaming.tables import delta, storage
@@ -44,7 +44,6 @@ _LEASE_TRIED_EVERY = 5.0
 _log = logging.getLogger("tidemark")
 _ENDS_WITHIN = 15.0
 _KEPT_FAILURES = 50
-_FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.5, 60.0, 1.0
 _LOOKS_FOR_STOP_EVERY = 0.25
 _STEADY = 10.0
 """Seconds after which a connection that brought nothing has stood all the same, so that the next is no repetition."""
@@ -178,7 +177,7 @@ class Receiving:
             if not stood:
                 raise
             self._report.wait(error)
-            self._rest(max(_FIRST_RETRY, _asked_for(error)))
+            self._rest(first_wait(error))
 
     def _asking(self, subscribing: Subscribing) -> Reception:
         assert self._folder is not None
@@ -231,7 +230,7 @@ class Receiving:
         """Write, however long it takes until the disk takes it; at the end it is tried once."""
         Retrying(
             retry=retry_if_exception_type(OSError),
-            wait=backoff(multiplier=_FIRST_RETRY, max=_LONGEST_RETRY, jitter=_JITTER),
+            wait=growing_wait(),
             sleep=sleep_using_event(self._stop),
             stop=stop_when_set(self._stop),
             before_sleep=self._told,
@@ -242,7 +241,7 @@ class Receiving:
         """Try until it succeeds, or the receiver shall stop."""
         retrying = Retrying(
             retry=retry_if_exception_type(Exception) & retry_if_not_exception_type((LeaseError, SourceError)),
-            wait=_wait,
+            wait=next_wait,
             sleep=self._rest,
             stop=stop_when_set(self._stop),
             before_sleep=self._told,
@@ -266,19 +265,6 @@ class Receiving:
             if self._folder is not None:
                 self._land_if_due(self._folder)
             self._report.write_if_due()
-
-
-_grows = backoff(multiplier=_FIRST_RETRY, max=_LONGEST_RETRY, jitter=_JITTER)
-
-
-def _wait(attempt: RetryCallState) -> float:
-    """Longer each time, never all at the same moment, and at least as long as the source asks for."""
-    error = None if attempt.outcome is None else attempt.outcome.exception()
-    return max(_grows(attempt), _asked_for(error))
-
-
-def _asked_for(error: BaseException | None) -> float:
-    return (error.retry_after or 0.0) if isinstance(error, ReceiverError) else 0.0
 
 
 class Subscribing:

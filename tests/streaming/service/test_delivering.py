@@ -19,8 +19,8 @@ from streaming.declare.delivery import Delivery
 from streaming.deliveries.runtime import DeliveryRuntime
 from streaming.service.alerts import evaluate
 from streaming.service.continuous import Continuous, Ending
-from streaming.service.delivering import _wait
 from streaming.service.overview import Overview
+from streaming.service.retries import next_wait
 from streaming.service.status import ProcessStatus
 from streaming.sinks.files import JsonLines
 from streaming.sinks.postgres import Postgres
@@ -238,7 +238,7 @@ def test_the_next_attempt_is_later_each_time_and_not_before_the_target_asks_for_
         def exception(self) -> SinkError:
             return SinkError("away", retry_after=asked)
 
-    waits = [_wait(Attempt(number)) for number in range(1, 12)]  # type: ignore[arg-type]
+    waits = [next_wait(Attempt(number)) for number in range(1, 12)]  # type: ignore[arg-type]
     assert waits[0] >= least
     assert max(waits) <= 61.0
     assert waits[-1] >= 60.0

@@ -19,7 +19,7 @@ import pytest
 
 from streaming import Connector, HttpPoll, Lake, Received, Reception, TcpSocket, Websocket
 from streaming.base.errors import LeaseError, ReceiverError
-from streaming.service import receivers
+from streaming.service import receivers, retries
 from streaming.service.alerts import evaluate
 from streaming.service.overview import look
 from streaming.service.receiver_status import receivers_of
@@ -37,7 +37,7 @@ SOON = "50 milliseconds"
 
 @pytest.fixture(autouse=True)
 def patient_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receivers, "_FIRST_RETRY", 0.05)
+    monkeypatch.setattr(retries, "_FIRST_RETRY", 0.05)
 
 
 def test_lines_land_by_number_by_age_and_at_the_end(lake: Lake) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
@@ -72,6 +73,15 @@ def cause_of(error: KafkaException) -> KafkaError:
     return cause
 
 
+@contextmanager
+def _answered(address: str) -> Iterator[None]:
+    """Errors of the client within it are told as those of a target at the address."""
+    try:
+        yield
+    except KafkaException as error:
+        raise translated(cause_of(error), address) from error
+
+
 class TopicReader:
     """Reads topics without a group, and without a word to whoever writes there.
 
@@ -84,31 +94,26 @@ class TopicReader:
         except SourceError as error:
             raise SinkError(str(error)) from error
         self._address = address
-        try:
+        with _answered(address):
             self._admin = AdminClient(self._config)
-        except KafkaException as error:
-            raise translated(cause_of(error), address) from error
 
     def keeps_every_record(self, topic: str) -> bool:
         """True if nothing was removed from the topic so far, neither by its retention nor by compaction."""
-        try:
+        with self._reading(topic):
             return self._is_not_compacted(topic) and not any(self._offsets(topic, OffsetSpec.earliest()).values())
-        except KafkaException as error:
-            raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
 
     def keeps_every_key(self, topic: str) -> bool:
         """True if at most compaction has removed something, which leaves the newest record of each key."""
-        try:
+        with self._reading(topic):
             return not any(self._offsets(topic, OffsetSpec.earliest()).values())
-        except KafkaException as error:
-            raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
 
     def records(self, topic: str) -> Iterator[Message]:
         """All records, those of a partition in their order."""
-        try:
+        with self._reading(topic):
             yield from self._read(topic)
-        except KafkaException as error:
-            raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
+
+    def _reading(self, topic: str) -> AbstractContextManager[None]:
+        return _answered(f"topic {topic!r} of {self._address}")
 
     def _read(self, topic: str) -> Iterator[Message]:
         left = {number: end for number, end in self._offsets(topic, OffsetSpec.latest()).items() if end}

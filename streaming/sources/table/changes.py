@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from streaming.base import EPOCH, MILLISECOND, SourceError, T, canonical, python_values
 from streaming.sources.offsets import OffsetReader, Offsets
-from streaming.sources.table.units import batches, origin_fields
+from streaming.sources.table.units import batches, open_with_id, origin_fields
 from streaming.sources.table.versions import FILE, VERSION, written_at
 from streaming.tables import delta, history
 
@@ -53,7 +53,7 @@ class ChangeReader(OffsetReader):
         return {VERSION: _NOTHING, FILE: 0}
 
     def newest(self, begins: Offsets) -> Offsets:
-        version = self._open().version()
+        version = open_with_id(self._uri, self._table).version()
         return {VERSION: version + 1, FILE: 0} if self.files_since(begins, version) else begins
 
     def bounded(self, begins: Offsets, newest: Offsets, rows: int) -> Offsets:
@@ -93,7 +93,7 @@ class ChangeReader(OffsetReader):
         """The rows of a version in the order of their keys, with the columns that the table has now."""
         names = self._columns.names
         if version == delta.BEFORE:
-            return delta.contents(self._open(), columns=names).slice(0, 0)
+            return delta.contents(open_with_id(self._uri, self._table), columns=names).slice(0, 0)
         table = self._at(version)
         there = [field.name for field in table.schema().fields if field.name in names]
         try:
@@ -137,7 +137,7 @@ class ChangeReader(OffsetReader):
         return [] if version == delta.BEFORE else self._at(version).file_uris()
 
     def _at(self, version: int) -> DeltaTable:
-        self._open()
+        open_with_id(self._uri, self._table)
         try:
             return delta.opened(self._uri, version)
         except Exception as error:
@@ -150,12 +150,6 @@ class ChangeReader(OffsetReader):
             "follow the table as it is now in a stream of another name; a longer delta.deletedFileRetentionDuration "
             "leaves more time. What was taken so far stays."
         )
-
-    def _open(self) -> DeltaTable:
-        table = delta.open_table(self._uri)
-        if table is None or str(table.metadata().id) != self._table:
-            raise SourceError(f"the table {self._uri!r} was removed or replaced while it was read.")
-        return table
 
 
 def _rank(value: Any) -> tuple[bool, bool, Any]:

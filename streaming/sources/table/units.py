@@ -17,7 +17,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from streaming.base import DAY, MICROSECOND, MILLISECOND, T, to_micros
+from streaming.base import DAY, MICROSECOND, MILLISECOND, SourceError, T, to_micros
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.placed import BEGIN, UnitTable
 from streaming.tables import delta, storage
@@ -89,6 +89,18 @@ def _files(table: DeltaTable, unit: str) -> Iterator[tuple[str, Any, int | None,
 def _number(bound: Any, widened: int) -> int | None:
     """A bound as a number, that of instants `widened`: whoever wrote it may have cut it off at the millisecond."""
     return to_micros(bound.astimezone(UTC)) + widened if isinstance(bound, datetime) else bound
+
+
+def open_with_id(uri: str, table: str) -> DeltaTable:
+    """The open table at `uri`, which still has the id `table`.
+
+    Raises:
+        SourceError: it has not, or is gone.
+    """
+    found = delta.open_table(uri)
+    if found is None or str(found.metadata().id) != table:
+        raise SourceError(f"the table {uri!r} was removed or replaced while it was read.")
+    return found
 
 
 def open_parquet(files: pa_fs.FileSystem, path: str) -> pq.ParquetFile:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from streaming.base import EPOCH, MILLISECOND, SourceError, T
 from streaming.sources.offsets import OffsetReader, Offsets
-from streaming.sources.table.units import batches, open_parquet, origin_fields, read_columns
+from streaming.sources.table.units import batches, open_parquet, open_with_id, origin_fields, read_columns
 from streaming.tables import delta, history, storage
 
 VERSION, FILE, SNAPSHOT = "version", "file", "snapshot"
@@ -67,11 +67,11 @@ class VersionReader(OffsetReader):
     def first(self) -> Offsets:
         if self._start is not None:
             return {SNAPSHOT: NO_SNAPSHOT, VERSION: self._start, FILE: 0}
-        version = self._open().version()
+        version = open_with_id(self._uri, self._table).version()
         return {SNAPSHOT: version, VERSION: version, FILE: 0}
 
     def newest(self, begins: Offsets) -> Offsets:
-        newest = self._open().version()
+        newest = open_with_id(self._uri, self._table).version()
         # A commit without rows, such as a compaction, is nothing to tell of.
         return self._behind(begins, newest + 1) if any(self.files(begins, {**begins, VERSION: newest + 1})) else begins
 
@@ -99,7 +99,7 @@ class VersionReader(OffsetReader):
         # A query that died over its first batch asks anew where it begins, and its plan says where that was.
         if begins[SNAPSHOT] != ends[SNAPSHOT]:
             begins = {SNAPSHOT: ends[SNAPSHOT], VERSION: ends[SNAPSHOT], FILE: 0}
-        table = self._open()
+        table = open_with_id(self._uri, self._table)
         self._known = {asked: files for asked, files in self._known.items() if asked[0] >= begins[VERSION]}
         for version in range(begins[VERSION], ends[VERSION] + 1):
             first = begins[FILE] if version == begins[VERSION] else 0
@@ -112,7 +112,7 @@ class VersionReader(OffsetReader):
             yield from self._known[asked][first:limit]
 
     def read(self, piece: VersionFile) -> Iterator[pa.RecordBatch]:
-        files = storage.files_of(self._open())
+        files = storage.files_of(open_with_id(self._uri, self._table))
         values = dict(piece.partition)
         stored = [name for name in self._columns.names if name not in values]
         rows = read_columns(files, piece.path, stored)
@@ -130,12 +130,6 @@ class VersionReader(OffsetReader):
         }
         payload = rows.select(self._columns.names).to_struct_array()
         yield from batches(self.schema, {**origin, "payload": payload})
-
-    def _open(self) -> DeltaTable:
-        table = delta.open_table(self._uri)
-        if table is None or str(table.metadata().id) != self._table:
-            raise SourceError(f"the table {self._uri!r} was removed or replaced while it was read.")
-        return table
 
     @staticmethod
     def _behind(begins: Offsets, version: int) -> Offsets:

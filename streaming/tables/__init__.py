@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         to_be_taken,
     )
     from streaming.tables.sql_types import sql_type
-    from streaming.tables.storage import location
+    from streaming.tables.storage import location, make_durable
     from streaming.tables.time_ranges import EVER, TimeRange, at_most, have_common, merged, moved, occupied, shifted
 
 make_front(__name__)

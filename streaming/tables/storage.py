@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -122,7 +123,7 @@ def put_whole(uri: str, content: bytes) -> None:
     files.create_dir(folder, recursive=True)
     _write(files, hidden, content)
     if isinstance(files, fs.LocalFileSystem):
-        _make_durable(hidden)
+        make_durable(hidden)
     files.move(hidden, path)
 
 
@@ -137,7 +138,8 @@ def _write(files: fs.FileSystem, path: str, content: bytes) -> None:
         handle.write(content)
 
 
-def _make_durable(path: str) -> None:
+def make_durable(path: str | Path) -> None:
+    """Have the disk hold a file, or the entries of a folder, before anything else happens."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -159,7 +159,7 @@ def test_what_stands_is_the_table_that_a_receiver_follows_by_its_slot_whatever_i
                 with monkeypatch.context() as patched:
                     if hour == 2:
                         # The receiver dies once, after what it has landed is durable.
-                        patched.setattr(landing, "_make_durable", died_once(landing._make_durable))
+                        patched.setattr(landing, "make_durable", died_once(landing.make_durable))
                     with running(lake, pipeline):
                         shop(connection, chance, T0 + timedelta(hours=1 + hour))
                         until(lambda: reached(postgres, slot), "landed", within=60)

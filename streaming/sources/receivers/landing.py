@@ -13,6 +13,7 @@ from typing import Any
 
 from streaming.base import EPOCH, MICROSECOND, ReceiverError, from_micros, to_micros
 from streaming.sources.receivers.connector import Received
+from streaming.tables import make_durable
 
 _STEP = timedelta(milliseconds=10) // MICROSECOND
 """Spark orders files by milliseconds, and some file systems keep times less exactly than that."""
@@ -186,11 +187,11 @@ class LandingFolder:
         if hidden.exists():
             instant = _instant_of(hidden.name) * 1_000
             os.utime(hidden, ns=(instant, instant))
-            _make_durable(hidden)
+            make_durable(hidden)
             self._landed = hidden.name
             self._write_state()
             hidden.replace(self._folder / hidden.name)
-        _make_durable(self._folder)
+        make_durable(self._folder)
         return self._folder / hidden.name
 
     def _settle(self, left: Path, landed: str | None, completes: bool) -> None:
@@ -228,9 +229,9 @@ class LandingFolder:
         cursor = self.cursor
         path, hidden = self._hidden / _STATE, self._hidden / f".{_STATE}"
         hidden.write_text(json.dumps({"landed": self._landed, "cursor": cursor}))
-        _make_durable(hidden)
+        make_durable(hidden)
         hidden.replace(path)
-        _make_durable(self._hidden)
+        make_durable(self._hidden)
         self._landed_cursor = cursor
 
 
@@ -249,11 +250,3 @@ def _whole_rows(path: Path) -> tuple[int, int]:
             size = offset + end + 1 if (end := block.rfind(b"\n")) >= 0 else size
             offset += len(block)
     return rows, size
-
-
-def _make_durable(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -107,7 +107,7 @@ def test_x5_whoever_lists_the_folder_sees_whole_files_only_wherever_the_writer_d
 ) -> None:
     """A note of what is to come, two files and what tells of them are put; before each the writer dies, all written."""
     calls = 0
-    durable = storage._make_durable
+    durable = storage.make_durable
 
     def dies(path: str) -> None:
         nonlocal calls
@@ -116,7 +116,7 @@ def test_x5_whoever_lists_the_folder_sees_whole_files_only_wherever_the_writer_d
             raise KeyboardInterrupt
         durable(path)
 
-    monkeypatch.setattr(storage, "_make_durable", dies)
+    monkeypatch.setattr(storage, "make_durable", dies)
     two_days = at("2026-01-01T00:00:00", "2026-01-02T00:00:00")
     with pytest.raises(KeyboardInterrupt):
         put(JsonLines("out"), lake, two_days)

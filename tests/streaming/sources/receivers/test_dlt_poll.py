@@ -407,14 +407,14 @@ def test_nothing_is_lost_or_doubled_by_a_death_at_any_step_of_a_landing(
 
 def dies_at(nth: int, patched: pytest.MonkeyPatch) -> None:
     """Let the process die before the nth time from now on that something is made durable, and at each one after it."""
-    calls, durable = count(1), landing._make_durable
+    calls, durable = count(1), landing.make_durable
 
     def dies(path: Path) -> None:
         if next(calls) >= nth:
             raise Killed
         durable(path)
 
-    patched.setattr(landing, "_make_durable", dies)
+    patched.setattr(landing, "make_durable", dies)
 
 
 @pytest.mark.long

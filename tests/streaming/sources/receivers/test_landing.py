@@ -141,7 +141,7 @@ def test_rows_and_cursor_land_together_wherever_the_writer_dies(
         passed += 1
 
     with monkeypatch.context() as dying:
-        dying.setattr(landing, "_make_durable", dies)
+        dying.setattr(landing, "make_durable", dies)
         with pytest.raises(Killed):
             writer.land()
 

@@ -128,10 +128,7 @@ class ApplyFunction:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with _opened(self.name, self.function, _task()) as applied:
             for batch in batches:
-                rows = applied(batch)
-                columns = [rows.column(field.name).cast(field.type) for field in self.schema]
-                names = [*self.schema.names, DAY]
-                yield pa.RecordBatch.from_arrays([*columns, rows.column(DAY)], names=names)
+                yield _handed_on(applied(batch), self.schema)
 
 
 @dataclass(frozen=True)
@@ -149,9 +146,7 @@ class HandOn:
         with nullcontext() if self.function is None else _opened(self.name, self.function, _task()) as applied:
             for batch in batches:
                 rows = next(rows for to, _, rows in selected_of(self.order, batch, applied) if to == self.to)
-                columns = [rows.column(field.name).cast(field.type) for field in self.schema]
-                names = [*self.schema.names, DAY]
-                yield pa.RecordBatch.from_arrays([*columns, rows.column(DAY)], names=names)
+                yield _handed_on(rows, self.schema)
 
 
 def selected_of(
@@ -197,6 +192,12 @@ def of_report(row: Any) -> TaskFile | FilterCounts:
     if row["path"] is None:
         return FilterCounts(row["rows_in"], row["kept"])
     return TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"])
+
+
+def _handed_on(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the columns of a schema, and their day."""
+    columns = [rows.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays([*columns, rows.column(DAY)], names=[*schema.names, DAY])
 
 
 def _task() -> int:

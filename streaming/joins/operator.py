@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -238,10 +237,7 @@ class JoinedSteps:
         there = replace(after, counts=at.counts, generation=at.generation)
         metadata = {"through": dict(after.through), "after": dict(at.through)}
         uri = self._created(suffix)
-
-        def fence(table: DeltaTable) -> None:
-            at.fence(self._joined, table)
-
+        fence = partial(at.fence, self._joined)
         if rows is None:
             delta.note(uri, says=metadata, numbers=there.numbers(), fence=fence)
             return 0

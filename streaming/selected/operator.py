@@ -9,7 +9,6 @@ from functools import cached_property, partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -309,10 +308,7 @@ class SelectedSteps:
             "kept": counts.kept,
             "removed": counts.removed,
         }
-
-        def fence(table: DeltaTable) -> None:
-            at.fence(self._selected, table)
-
+        fence = partial(at.fence, self._selected)
         if not files:
             delta.note(uri, says=metadata, numbers=there.numbers(), fence=fence)
             return 0

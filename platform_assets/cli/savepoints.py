@@ -18,7 +18,6 @@ from streaming.lake import Lake, Settings
 from streaming.operations import (
     RebuildListener,
     Restored,
-    Savepoint,
     drop_savepoint,
     kept_bytes,
     restore_to,
@@ -53,7 +52,8 @@ def savepoint(
     taken = take_savepoint(lake, pipeline, name)
     copied = sum(table.size for table in taken.tables if table.kept_at)
     console.print(
-        f"Savepoint {taken.name}: {_batches(taken)}, {counted(len(taken.tables), 'table')}, {decimal(copied)} copied.",
+        f"Savepoint {taken.name}: {taken.batches_in_words}, {counted(len(taken.tables), 'table')}, "
+        f"{decimal(copied)} copied.",
     )
     next_step(
         console, f"tidemark fork {pipeline_name} {taken.name} --as FOLDER", "makes a second pipeline that begins there."
@@ -72,7 +72,7 @@ def savepoints(pipeline_name: PipelineName) -> None:
         (
             each.name,
             length((now - each.taken_at).total_seconds()),
-            _batches(each),
+            each.batches_in_words,
             decimal(sum(table.size for table in each.tables)),
             decimal(kept_bytes(lake, each)),
         )
@@ -115,7 +115,7 @@ def restore(
                 status.update(f"savepoint {name} is ready; waiting for {holder} to put it in place")
 
         restored = restore_tables(spark, lake, pipeline, name, listener=Shown())
-    console.print(f"{pipeline.name} is restored from {_batches(restored.savepoint)} on.")
+    console.print(f"{pipeline.name} is restored from {restored.savepoint.batches_in_words} on.")
     for name_left in restored.left_out:
         why = pipeline.operator(name_left).never_rebuilt or f"it was not there yet when {name} was taken"
         console.print(f"{name_left} stays as it is: {why}.")
@@ -150,15 +150,11 @@ def _say_elsewhere(restored: Restored, there: Lake, pipeline_name: str) -> None:
         f"{counted(files, 'file')} of {stream} wait" for stream, files in restored.waiting.items() if files
     )
     console.print(
-        f"{there.root} begins at {_batches(restored.savepoint)}: {decimal(restored.copied)} copied"
+        f"{there.root} begins at {restored.savepoint.batches_in_words}: {decimal(restored.copied)} copied"
         f"{f', {waiting} there' if waiting else ''}. Its deliveries are off.",
         soft_wrap=True,
     )
     next_step(console, f"TIDEMARK_HOME={quote(there.root)} tidemark run {pipeline_name}", "goes on from there.")
-
-
-def _batches(saved: Savepoint) -> str:
-    return ", ".join(f"batch {batch:,} of {stream}" for stream, batch in saved.batches.items())
 
 
 def _lake_at(place: str) -> Lake:

@@ -122,7 +122,7 @@ def _record(lake: Lake, saved: Savepoint, now: datetime) -> dg.TableRecord:
         {
             "name": saved.name,
             "age_seconds": round((now - saved.taken_at).total_seconds()),
-            "batches": _batches(saved),
+            "batches": saved.batches_in_words,
             "bytes": sum(table.size for table in saved.tables),
             "bytes_kept_for_it": kept_bytes(lake, saved),
             "pins": ", ".join(pinned),
@@ -134,12 +134,8 @@ def _restored(restored: Restored, root: str) -> dict[str, Any]:
     return {
         "savepoint": restored.savepoint.name,
         "lake": root,
-        "from": _batches(restored.savepoint),
+        "from": restored.savepoint.batches_in_words,
         "bytes_copied": restored.copied,
         "left_as_they_are": ", ".join(restored.left_out) or "none",
         "next": "`tidemark redeliver` says what becomes of deliveries that wait",
     }
-
-
-def _batches(saved: Savepoint) -> str:
-    return ", ".join(f"batch {batch:,} of {stream}" for stream, batch in saved.batches.items())

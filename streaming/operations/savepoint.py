@@ -256,6 +256,11 @@ class Savepoint:
     deliveries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     releases: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def batches_in_words(self) -> str:
+        """The newest batch of each log, for people."""
+        return ", ".join(f"batch {batch:,} of {stream}" for stream, batch in self.batches.items())
+
     def of(self, place: str) -> SavedTable | None:
         """The table that lies at a place below the lake's root; None where it was not there yet."""
         return next((table for table in self.tables if table.place == place), None)

@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from streaming.base import Reading, counted, instant_of, python_values, shown
+from streaming.base import Reading, counted, instant_of, is_number_type, python_values, shown
 
 if TYPE_CHECKING:
     from streaming.operators import Finding
@@ -70,7 +70,7 @@ def print_table(console: Console, rows: pa.Table, title: str) -> None:
 def _table(title: str, rows: pa.Table) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for name, column in zip(rows.column_names, rows.columns, strict=True):
-        table.add_column(name, justify="right" if _is_number(column.type) else "left", overflow="fold")
+        table.add_column(name, justify="right" if is_number_type(column.type) else "left", overflow="fold")
     for row in _values(rows):
         table.add_row(*(_text(value, _WIDEST) for value in row))
     return table
@@ -105,10 +105,6 @@ def _print_blocks(console: Console, title: str, rows: pa.Table) -> None:
 def _values(rows: pa.Table) -> Iterable[tuple[Any, ...]]:
     # Not as dictionaries: a name may be there twice.
     return zip(*(python_values(column, _IN_UTC) for column in rows.columns), strict=True)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -138,6 +138,7 @@ if TYPE_CHECKING:
         days_of,
         encoder,
         instant_of,
+        is_number_type,
         kept_as,
         normalizer,
         python_values,

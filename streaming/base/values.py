@@ -289,6 +289,11 @@ def kept_as(kind: pa.DataType) -> Encoder:
     return encode if normal is None else lambda value: encode(normal[1](value))
 
 
+def is_number_type(kind: pa.DataType) -> bool:
+    """True for the types of whole numbers, doubles and decimals."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _is_number(value: Any) -> bool:
     # A bool is an int to Python, and never meant as one.
     return isinstance(value, int | float) and not isinstance(value, bool)

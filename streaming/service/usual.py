@@ -11,7 +11,7 @@ from statistics import median
 
 import pyarrow as pa
 
-from streaming.base import DAY, interval, pc
+from streaming.base import DAY, interval, is_number_type, pc
 from streaming.declare import HourlySum, Operator, Pipeline, Stream, Usual
 from streaming.lake import Lake
 from streaming.operators import generation_of
@@ -215,7 +215,7 @@ class _Stored:
             if name:
                 values = rows.column(name) if name in rows.column_names else pa.nulls(len(hours))
             # A text has no sum, and nobody asks for it.
-            numbers = values if _is_number(values.type) else pa.nulls(len(hours))
+            numbers = values if is_number_type(values.type) else pa.nulls(len(hours))
             grouped = pa.table(
                 {
                     "hour": hours,
@@ -287,10 +287,6 @@ def _asked(rule: Usual) -> HourlySum:
     asked = rule.hourly_sum
     assert asked is not None, "a pipeline refuses limits of other values"
     return asked
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def _hour(at: datetime) -> datetime:

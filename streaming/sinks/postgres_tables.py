@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import Cursor, sql
 
-from streaming.base import REASON, REVISION, SinkError
+from streaming.base import REASON, REVISION, SinkError, is_number_type
 from streaming.sinks.encoding import json_text, json_texts, json_values, plain_texts
 from streaming.sinks.sink import CHANGE, NumberedBatch
 
@@ -180,8 +180,7 @@ class Conversion:
     @property
     def is_number(self) -> bool:
         """True if the values are numbers."""
-        type_ = self.field.type
-        return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+        return is_number_type(self.field.type)
 
     @property
     def _is_float(self) -> bool:
@@ -210,8 +209,7 @@ class Conversion:
         while pa.types.is_list(type_) or pa.types.is_large_list(type_):
             type_ = type_.value_type
         element = column_type(type_) if pa.types.is_floating(type_) else "numeric"
-        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-        return (element if is_number else "text") + ("[]" if self.is_array else "")
+        return (element if is_number_type(type_) else "text") + ("[]" if self.is_array else "")
 
     def _exactness(self) -> str | None:
         column = self.column

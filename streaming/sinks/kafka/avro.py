@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry import Schema as RegisteredSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from streaming.base import SinkError
+from streaming.base import SinkError, is_number_type
 from streaming.formats import Avro, parsed_schema
 from streaming.sinks.encoding import bare_values, key_writer
 
@@ -99,8 +99,7 @@ def _of(type_: pa.DataType, schema: Schema, named: Mapping[str, Schema], path: s
         return of_logical
     if types.is_integer(type_) and kind in ("int", "long"):
         return _within(_INT if kind == "int" else _LONG, kind, path)
-    is_number = types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_)
-    if is_number and kind in ("float", "double"):
+    if is_number_type(type_) and kind in ("float", "double"):
         return _float(kind, path)
     if types.is_boolean(type_) and kind == "boolean":
         return _as_it_is

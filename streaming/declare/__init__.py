@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         declared_pipelines,
         find_pipeline,
         modules,
+        operator_in_lake,
         package_of,
         packages,
         view_folders,

@@ -8,9 +8,10 @@ from types import ModuleType
 from typing import Literal
 
 from streaming.base import BrokenModule, DeclarationError, Discovery, discover, import_modules, import_or_explain
+from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.view_files import FOLDER, with_view_files
-from streaming.lake import Settings, find_project, make_importable
+from streaming.lake import Lake, Settings, find_project, make_importable
 
 _Kind = Literal["pipelines", "suites", "reports"]
 
@@ -94,6 +95,19 @@ def find_pipeline(name: str) -> Pipeline:
             f"{name!r} is a stream, not a pipeline; the pipeline that ingests it is {owner!r}.", value=name
         )
     return discovery.find(name, "pipeline", place, DeclarationError)
+
+
+def operator_in_lake(
+    pipeline: str | Pipeline, operator: str | Operator | None, lake: Lake | None
+) -> tuple[Pipeline, Operator, Lake]:
+    """The pipeline, operator and lake that are meant; without one the first operator, and the lake of the settings.
+
+    Raises:
+        DeclarationError: there is no such pipeline, or no such operator of it.
+    """
+    of = find_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    asked = operator if isinstance(operator, Operator) else of.operator(operator)
+    return of, asked, Settings().lake if lake is None else lake
 
 
 def _streams(pipeline: Pipeline) -> set[str]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streaming.base import RELEASE, ReadError, canonical
-from streaming.declare import CURRENT, FIRST, Operator, Pipeline, declared_pipelines, find_pipeline
-from streaming.lake import Lake, Settings
+from streaming.declare import CURRENT, FIRST, Operator, Pipeline, declared_pipelines, operator_in_lake
+from streaming.lake import Lake
 from streaming.operators import generation_of, runtime_of
 from streaming.provenance import histories, joins, keyed, lookups, selections, sql_views, windows
 from streaming.provenance.answer import Evidence, Question, Row, What, Why, compared, evidence_of
@@ -63,9 +63,7 @@ def why(
         ReadError: no result, or several, have this key; the text lists those that come near.
         OperatorError: nobody can tell which rows made a result of this kind of operator.
     """
-    of = find_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    asked = operator if isinstance(operator, Operator) else of.operator(operator)
-    there = Settings().lake if lake is None else lake
+    of, asked, there = operator_in_lake(pipeline, operator, lake)
     if as_of is not None:
         from streaming.operations import lake_as_of
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streaming.base import COPY, DAY, REVISION, SIGN, DeclarationError, ReadError, counted
-from streaming.declare import CHANGES, Operator, Pipeline, find_pipeline
-from streaming.lake import Lake, Settings
+from streaming.declare import CHANGES, Operator, Pipeline, operator_in_lake
+from streaming.lake import Lake
 from streaming.reading.conditions import quoted
 from streaming.reading.selection import new_database
 from streaming.reading.texts import json_lines
@@ -78,9 +78,7 @@ def changed(
         ReadError: nothing is published yet, there is no such revision or column, or nobody can tell any more what
             stood at that revision; the text says what to do.
     """
-    of = find_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    asked = operator if isinstance(operator, Operator) else of.operator(operator)
-    there = Settings().lake if lake is None else lake
+    of, asked, there = operator_in_lake(pipeline, operator, lake)
     if not asked.published:
         raise DeclarationError(
             f"{asked.kind_name} {asked.name!r} changes no result: it only adds rows.",

@@ -12,8 +12,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from streaming.base import DeclarationError, F, ReadError, counted, needs
-from streaming.declare import CURRENT, Operator, Pipeline, find_pipeline
-from streaming.lake import Lake, Settings
+from streaming.declare import CURRENT, Operator, Pipeline, operator_in_lake
+from streaming.lake import Lake
 from streaming.log import read_log, rejected
 from streaming.reading.conditions import Untranslatable
 from streaming.reading.selection import Choice, new_database
@@ -159,9 +159,7 @@ def read(
         ReadError: a column is not there, nothing is there yet, or only Spark can tell which rows these are; or no
             version of the table is among those that belong together.
     """
-    of = find_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    shown = operator if isinstance(operator, Operator) else of.operator(operator)
-    there = Settings().lake if lake is None else lake
+    of, shown, there = operator_in_lake(pipeline, operator, lake)
     if cut:
         _check_cut(as_of, spark)
         there = _at_cut(there, of)

@@ -481,7 +481,6 @@ def stage_rows(
     *,
     table: DeltaTable | None = None,
     statistics: Sequence[str] = (),
-    replaces: Sequence[tuple[str, str, Any]] | None = None,
 ) -> Staged:
     """As `stage`, of rows in memory, without Spark; `schema` has their columns as the table keeps them.
 
@@ -497,7 +496,7 @@ def stage_rows(
         chosen = rows.filter(_is_day(rows[DAY], day)).select(stored.names) if by else rows
         for batch in chosen.combine_chunks().to_batches():
             files.write(batch, day)
-    return replace(staged_files(uri, table, nullable(schema), files.close()), _replaces=replaces)
+    return staged_files(uri, table, nullable(schema), files.close())
 
 
 def _is_day(days: pa.ChunkedArray, day: date | None) -> pa.ChunkedArray:

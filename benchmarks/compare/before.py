@@ -23,7 +23,7 @@ from benchmarks.demands import PROJECT, Demand, console
 from benchmarks.pipelines.live import per_window
 from streaming import Lake, Windowed
 from streaming.log.batches import Batch
-from streaming.tables.history import actions_of, commit_history
+from streaming.tables.history import actions_of, commits_of
 
 _COSTS: dict[str, Callable[[Measured], float]] = {
     "CPU": lambda run: run.cpu,
@@ -90,7 +90,7 @@ def answered_after(lake: Lake, view: Windowed) -> Iterator[float]:
 
 def _closings(log: str) -> Iterator[tuple[datetime, float]]:
     """Each watermark that a commit of the log has left behind, and when, in seconds since the epoch."""
-    for commit in commit_history(log):
+    for commit in commits_of(DeltaTable(log)):
         if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
             watermark = Batch.from_json(commit["userMetadata"]).after.watermark
             if watermark is not None:
@@ -100,7 +100,7 @@ def _closings(log: str) -> Iterator[tuple[datetime, float]]:
 def _published(uri: str) -> Iterator[tuple[datetime, float]]:
     """The ends of windows with results, each with when these were committed, in seconds since the epoch."""
     table = DeltaTable(uri)
-    for commit in commit_history(uri):
+    for commit in commits_of(table):
         added = [action["add"]["path"] for action in actions_of(table, commit["version"]) or () if "add" in action]
         ends = {end for path in added for end in pq.ParquetFile(Path(uri, path)).read(["window_end"])[0].to_pylist()}
         yield from ((end, commit["timestamp"] / 1000) for end in ends)

@@ -26,7 +26,8 @@ from streaming.service.observer import Observer
 from streaming.service.run import Run
 from streaming.spark.jars import spark_jars
 from streaming.spark.session import start_session
-from streaming.tables.history import commit_history
+from streaming.tables.delta import opened
+from streaming.tables.history import commits_of
 
 
 def plain(source: Path, work: Path, files_per_batch: int) -> Result:
@@ -119,7 +120,7 @@ def first(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark from the start of its process to its first commit, in seconds."""
     spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch)
     ingest(spark, lake, pipeline)
-    *_, batch, _ = commit_history(lake.log(pipeline.stream))
+    *_, batch, _ = commits_of(opened(lake.log(pipeline.stream)))
     return {**logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
 

@@ -25,8 +25,8 @@ from benchmarks.pipelines import live_alerts, live_pairs, live_view
 from benchmarks.processes import until
 from streaming import Joined, Keyed, Lake, Pipeline, View, Windowed
 from streaming.declare import CHANGES, CURRENT, Operator
-from streaming.tables.delta import exists
-from streaming.tables.history import commit_history
+from streaming.tables.delta import exists, opened
+from streaming.tables.history import commits_of
 
 A_SECOND = 2_000
 _BEGINS_WITHIN = 180.0
@@ -140,6 +140,6 @@ def _steps_after(lake: Lake, operator: Operator) -> Iterator[tuple[float, list[f
 
 def _commits(uri: str, saying: str) -> list[tuple[float, dict[str, Any]]]:
     """The instant of each commit that says something by this name, and all that it says; the oldest first."""
-    commits = reversed(commit_history(uri))
+    commits = reversed(commits_of(opened(uri)))
     says = ((each["timestamp"] / 1000, each["userMetadata"]) for each in commits)
     return [(at, metadata) for at, metadata in says if isinstance(metadata, dict) and saying in metadata]

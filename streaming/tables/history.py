@@ -8,13 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
-from streaming.tables import delta
 from streaming.tables.storage import files_of, make_folder, resolve
 
 _READ_AT_ONCE = 16
@@ -26,22 +24,17 @@ _AT_ONCE = 8
 _CHUNK = 4 * 2**20
 
 
-def commit_history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
-    """The table's commits, newest first, each with `version` and the writer's own `userMetadata`, parsed."""
-    table = delta.open_table(uri)
-    return [] if table is None else commits_of(table, limit)
-
-
-def commits_of(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
-    """The commits up to the version of an open table, newest first, as `commit_history` gives them."""
-    return list(islice(newest_commits(table), limit))
+def commits_of(table: DeltaTable) -> list[dict[str, Any]]:
+    """The commits up to the version of an open table, newest first, as `newest_commits` gives them."""
+    return list(newest_commits(table))
 
 
 def newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
     """The commits up to the version of an open table, newest first; those that nobody asks for are not read.
 
-    The entries are read one by one: delta-rs's own history counts versions down from the one that was opened, but
-    begins with the newest there is, so that while somebody writes every commit gets the version of an older one.
+    Each has its `version`, and the writer's own `userMetadata`, parsed. The entries are read one by one: delta-rs's own
+    history counts versions down from the one that was opened, but begins with the newest there is, so that while
+    somebody writes every commit gets the version of an older one.
     """
     return _newest(table, _commit_of)
 

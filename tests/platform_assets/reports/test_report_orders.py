@@ -31,7 +31,7 @@ from quality.tables import write_rows
 from streaming import Tumbling
 from streaming.base.errors import DeclarationError, NotBuiltYet
 from streaming.lake.lake import Lake
-from streaming.tables.history import commit_history
+from streaming.tables.history import commits_of
 from streaming.views.corrections import correct
 from tests.support.instants import NOW
 from tests.support.runs import run
@@ -73,7 +73,7 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
     csv = b'"day","revenue","orders"\n2025-12-01,15.00,2\n'
     assert published(lake) == (0, rows, csv)
     assert done.versions == {"revenue_per_day": 0}
-    commit = commit_history(lake.report("revenue_per_day"))[0]["userMetadata"]
+    commit = commits_of(DeltaTable(lake.report("revenue_per_day")))[0]["userMetadata"]
     assert (commit["run_id"], Pins.from_json(commit["pins"])) == ("run-1", done.pins)
     assert {name: row.outcome for name, row in verdicts_for(lake, "reports/revenue_per_day", 0).items()} == {
         "unique_key": "passed",

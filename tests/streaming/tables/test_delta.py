@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from streaming.lake.lake import Lake
 from streaming.tables import delta
 from streaming.tables.bounds import file_statistics
-from streaming.tables.history import commit_history, commits_of
+from streaming.tables.history import commits_of
 from streaming.tables.storage import files_of
 
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
@@ -53,7 +53,7 @@ def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: 
     delta.replace_days(results(spark), uri, [FIRST], says={})
     assert content(spark, uri) == {(2, SECOND), (3, None)}
     assert content(spark, uri, 1) == {(1, FIRST), (2, SECOND), (3, None)}
-    assert [commit["userMetadata"] for commit in commit_history(uri, 2)] == [{}, {"why": "late"}]
+    assert [commit["userMetadata"] for commit in commits_of(delta.opened(uri))[:2]] == [{}, {"why": "late"}]
 
 
 @pytest.mark.long
@@ -68,7 +68,7 @@ def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spa
 
     metadata = {commit["version"]: commit["userMetadata"] for commit in commits_of(opened)}
     assert metadata == {0: None} | {number + 1: {"number": number} for number in range(18)}
-    assert [commit["version"] for commit in commits_of(opened, 2)] == [18, 17]
+    assert [commit["version"] for commit in commits_of(opened)[:2]] == [18, 17]
 
 
 def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSession, lake: Lake) -> None:
@@ -168,7 +168,7 @@ def test_no_commit_removes_an_entry_however_old(spark: SparkSession, lake: Lake)
     for entry in Path(uri, "_delta_log").iterdir():
         os.utime(entry, (0, 0))
     append_numbered(rows, uri, range(12, 22))  # beyond the next checkpoint, which is when Delta cleans up
-    metadata = [commit["userMetadata"] for commit in commit_history(uri)]
+    metadata = [commit["userMetadata"] for commit in commits_of(delta.opened(uri))]
     assert metadata == [*({"number": number} for number in reversed(range(22))), None]
 
 

@@ -35,7 +35,7 @@ from streaming.log.read import LogFiles
 from streaming.operators import runtime as runtimes
 from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
-from streaming.tables.history import commit_history
+from streaming.tables.history import commits_of
 from streaming.views.results import read_first
 from streaming.views.steps import FoldedSteps, SessionSteps
 from streaming.views.updates import updated_through, updates_of
@@ -185,7 +185,7 @@ def test_a_backlog_followed_batch_by_batch_gives_the_same(
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
     assert tables(lake, everything) == tables(from_the_start, everything)
-    steps = {view.name: len(commit_history(lake.first(view))) - 1 for view in VIEWS}
+    steps = {view.name: len(commits_of(DeltaTable(lake.first(view)))) - 1 for view in VIEWS}
     assert steps == dict.fromkeys(steps, len(EARLIER) + len(LATER))
 
 

@@ -41,7 +41,7 @@ _WHERE = "(where)"
 _WHOLE, _REAL = ("byte", "short", "integer", "long"), ("float", "double")
 _IN_ORDER = (*_WHOLE, *_REAL, "boolean", "date", "timestamp", "timestamp_ntz")
 _MOST_DIGITS = 28
-"""Of a decimal: its sum has ten more in Spark, and no more than 38 in Arrow."""
+"""The most digits of a decimal that is summed here: its sum has ten more in Spark, and no more than 38 in Arrow."""
 
 
 class ArrowResults:

@@ -60,7 +60,7 @@ from streaming.log.read import RETRACTED_FROM, RETRACTIONS, about_log, first_ret
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
 from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions
 from streaming.log.violations import rule_violation, stopping, warning
-from streaming.sources import Memory, Reading, Taken
+from streaming.sources import Memory, Reading, Taken, older_copy
 from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
 
@@ -138,9 +138,12 @@ class Ingest:
         txn = delta.Txn(query, query_batch)
         # After a restart Spark may replay batches committed before the crash; they come first, so after the first new
         # one the table need not be asked again.
-        self._may_repeat = self._may_repeat and delta.has_written(self._lake.log(stream), txn)
+        held = self._newest_held(query) if self._may_repeat else -1
+        self._may_repeat = held >= query_batch
         if self._may_repeat:
             stream.source.check_repeated(reading, query_batch)
+            if held > query_batch:
+                raise older_copy(reading.checkpoint, f"its batch {query_batch} comes now, and the log has batch {held}")
             return None
         checked_salts(stream, {} if head is None else head.salts)
         taken = stream.source.take(self._spark, reading, query_batch, raw)
@@ -158,6 +161,12 @@ class Ingest:
         written.forget_payloads()
         taken.committed()
         return batch
+
+    def _newest_held(self, query: str) -> int:
+        """The newest batch of the query that the log holds; -1 for none. A query repeats none that is older."""
+        table = delta.open_table(self._lake.log(self._stream))
+        newest = None if table is None else table.transaction_version(query)
+        return -1 if newest is None else newest
 
     def _write(self, taken: Taken, stamps: Stamps) -> _Written:
         by_tasks = None if self._by_tasks is None else self._by_tasks.write(taken, stamps)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         backlog_numbers,
         by_unit,
         largest_partitions,
+        older_copy,
     )
     from streaming.sources.sqs_queue import SqsQueue
     from streaming.sources.table import Table, UnitIndex, UnitTable, changes_of, check_has_side, unit_table_of

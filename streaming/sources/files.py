@@ -46,6 +46,7 @@ from streaming.sources.source import (
     SourceChange,
     SourceComparison,
     Taken,
+    older_copy,
 )
 from streaming.sources.sqs_queue import SqsQueue
 from streaming.spark import (
@@ -73,6 +74,8 @@ _log = logging.getLogger(__name__)
 
 _DESCRIBED = 20
 
+_PLAN = "plan"
+"""Under this name a log remembers which files its newest batch was planned of."""
 _ANNOUNCED: dict[str, AnnouncedFiles] = {}
 """By the checkpoint of the query that reads the files: a message that was received comes to nobody else for a while."""
 
@@ -284,8 +287,27 @@ class Files(Source):
             # Files without a byte have no rows, and are all the same.
             paths = [file.path for file in files if file.size]
             taken = without_copies(spark, reading, landing, paths, numbered, _decoded(F.col("_origin.path")))
+        plan, remember_rows = _plan(query_batch, landing, (file.path for file in files)), taken.remember
+
+        def remember(written: Callable[[], DataFrame], counts: Mapping[str, int]) -> Memory:
+            return {**remember_rows(written, counts), _PLAN: plan}
+
         waiting = _ANNOUNCED.get(reading.checkpoint) if self.notified_by is not None else None
-        return taken if waiting is None else replace(taken, committed=lambda: waiting.commit(query_batch))
+        committed = taken.committed if waiting is None else lambda: waiting.commit(query_batch)
+        return replace(taken, remember=remember, committed=committed)
+
+    def check_repeated(self, reading: Reading, query_batch: int) -> None:
+        """Refuse a batch of other files than those of the batch that the log has under its number.
+
+        Raises:
+            CheckpointError: the checkpoint is an older copy, with which the batch was planned anew.
+        """
+        held = reading.memory.get(_PLAN)
+        # Earlier releases did not remember it.
+        if held is None or held["batch"] != query_batch:
+            return
+        if held != _plan(query_batch, self.location(reading.lake), planned(reading.checkpoint, query_batch)):
+            raise older_copy(reading.checkpoint, f"its batch {query_batch} has other files than that of the log")
 
     def records(self, lake: Lake, origin: Mapping[str, Any], most: int) -> FileRecords | None:
         """The payloads of the row's file, where it is in the landing folder as it was taken."""
@@ -502,3 +524,9 @@ def _uri(folder: str, name: str) -> str:
     scheme, separator, rest = path.partition("://")
     address, below = (f"{scheme}://", rest) if separator else ("file://", path)
     return address + quoted(below)
+
+
+def _plan(query_batch: int, landing: str, paths: Iterable[str]) -> dict[str, Any]:
+    """The number of a batch, and a digest of its files by their paths below the folder, which itself may be moved."""
+    names = sorted(relative_path(path, landing) for path in paths)
+    return {"batch": query_batch, "files": blake2b(repr(names).encode(), digest_size=8).hexdigest()}

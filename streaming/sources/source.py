@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from streaming.base import Dataset, F, SourceError, dataset_at
+from streaming.base import CheckpointError, Dataset, F, SourceError, dataset_at
 from streaming.lake import Lake
 from streaming.spark import JarGroup
 
@@ -164,6 +164,15 @@ class Taken:
     remember: Remember = _nothing
     parts: Sequence[Sequence[PayloadPart]] = ()
     committed: Callable[[], None] = _no_word
+
+
+def older_copy(checkpoint: str, why: str) -> CheckpointError:
+    """The refusal of a checkpoint that lies behind its log: rows would be left out under numbers that this holds."""
+    return CheckpointError(
+        f"the checkpoint {checkpoint!r} is an older copy: {why}. Going on would lose what comes under numbers that the "
+        "log holds already. Restore a newer copy; or, of a stream that is stopped, move the checkpoint away: "
+        "`tidemark doctor --fix` makes that of files again from the log."
+    )
 
 
 @dataclass(frozen=True)

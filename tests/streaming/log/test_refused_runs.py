@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,7 @@ from pyspark.sql import SparkSession
 
 from docs.examples.late_counts import count_by_sensor, pipeline
 from docs.examples.late_counts import readings as stream
-from streaming import (
-    drain,
-    log,
-)
+from streaming import Pipeline, drain, log
 from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, LeaseError, QueryFailed, SettingsError
 from streaming.lake.lake import Lake
@@ -90,6 +88,42 @@ def test_a_checkpoint_deleted_while_the_log_has_rows_is_refused_and_a_view_comes
     run(spark, lake, pipeline, readings("a@25"), readings("a@26"))
     assert log.valid(log.read_log(spark, lake, stream)).count() == 6
     assert [finding.law for finding in audit(spark, lake, pipeline) if not finding.holds] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("behind", [1, 2])
+def test_an_older_copy_of_the_checkpoint_is_refused_before_a_file_is_left_out(
+    spark: SparkSession, lake: Lake, tmp_path: Path, behind: int
+) -> None:
+    """Spark plans files that were read since then, and new ones, under numbers that the log holds already."""
+    many = replace(stream, source=replace(stream.source, files_per_batch=100))
+    of_many, checkpoint = Pipeline(many), lake.checkpoint(stream, "log")
+    for number in range(3):
+        run(spark, lake, of_many, readings(f"a@{number}"))
+        if number == 2 - behind:
+            shutil.copytree(checkpoint, tmp_path / "copy")
+    shutil.rmtree(checkpoint)
+    shutil.move(tmp_path / "copy", checkpoint)
+    with pytest.raises(CheckpointError, match=r"is an older copy: .*`tidemark doctor --fix` makes that of files"):
+        run(spark, lake, of_many, readings("a@3"), readings("a@4"))
+    shutil.rmtree(checkpoint)
+    (missing,) = [each for each in examine(lake, of_many) if each.kind == "checkpoint missing"]
+    assert missing.heal is not None
+    missing.heal()
+    run(spark, lake, of_many)
+    assert log.read_log(spark, lake, many).count() == 5
+
+
+@pytest.mark.long
+def test_a_batch_that_was_committed_before_its_process_died_is_repeated_and_counts_once(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, pipeline, readings("a@1"), readings("a@2"))
+    commits = Path(lake.checkpoint(stream, "log"), "commits")
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink(missing_ok=True)
+    run(spark, lake, pipeline, readings("a@3"))
+    assert log.read_log(spark, lake, stream).count() == 3
 
 
 def test_a_lake_that_cannot_be_written_is_an_error_that_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from streaming.base import EPOCH, DeclarationError, F, SourceError, T, check_choice, check_tuple
 from streaming.lake import Lake
@@ -301,9 +302,37 @@ def source_table(
     if placed is not None:
         it = _TableUnits(placed, table)
     else:
+        _check_readable(uri, table)
         it = _TableChanges(uri, table, changes_by) if changes_by else _TableVersions(uri, table, start_version)
     it.check_same(memory)
     return it
+
+
+def _check_readable(uri: str, table: DeltaTable) -> None:
+    """Refuse a table of others whose files have other columns or rows than it has itself, as they are read by Arrow.
+
+    Raises:
+        SourceError: naming the feature, and how the table is freed of it.
+    """
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mapping != "none":
+        raise SourceError(
+            f"the table {uri!r} maps its columns by {mapping} (delta.columnMapping.mode), so its files have them under "
+            "other names. Copy it into a table without, and follow that. Nothing was read."
+        )
+    if "deletionVectors" in (table.protocol().reader_features or ()) and _has_deletion_vectors(table):
+        raise SourceError(
+            f"the table {uri!r} has deletion vectors, so its files have rows that were deleted. Rewrite it without, by "
+            "REORG TABLE ... APPLY (PURGE), and turn delta.enableDeletionVectors off. Nothing was read."
+        )
+
+
+def _has_deletion_vectors(table: DeltaTable) -> bool:
+    try:
+        return any(len(batch) for batch in table.deletion_vectors())
+    # There is one, which cannot be read.
+    except DeltaError:
+        return True
 
 
 class _SourceTable(ABC):

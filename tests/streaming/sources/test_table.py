@@ -364,6 +364,44 @@ def test_a_value_by_which_files_are_parted_is_what_was_written(tmp_path: Path, t
         assert repr(sorted(read, key=lambda row: row["id"])) == expected
 
 
+def first_actions(uri: str) -> tuple[Path, list[dict[str, Any]]]:
+    """The log of a new table, and the actions of its first commit."""
+    entry = Path(uri, "_delta_log", f"{0:020}.json")
+    return entry.parent, [json.loads(line) for line in entry.read_text().splitlines()]
+
+
+def test_a_table_whose_files_have_other_columns_or_rows_is_refused(tmp_path: Path) -> None:
+    """Of the one all values were null, as files have its columns under other names; of the other deleted rows came."""
+    mapped, deleted = str(tmp_path / "mapped"), str(tmp_path / "deleted")
+    write_deltalake(mapped, pa.table({"id": [1, 2]}))
+    entries, actions = first_actions(mapped)
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] |= {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            physical = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
+            schema["fields"][0]["metadata"] = physical
+            action["metaData"]["schemaString"] = json.dumps(schema)
+            action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
+    (entries / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(SourceError, match="maps its columns by name"):
+        source_table(mapped, None, {})
+
+    write_deltalake(deleted, pa.table({"id": [1, 2]}), configuration={"delta.enableDeletionVectors": "true"})
+    source_table(deleted, None, {})
+    entries, actions = first_actions(deleted)
+    (added,) = (action["add"] for action in actions if "add" in action)
+    vector = {"storageType": "i", "pathOrInlineDv": "0" * 40, "sizeInBytes": 40, "cardinality": 1}
+    changed = [
+        {"remove": {"path": added["path"], "deletionTimestamp": 1, "dataChange": True}},
+        {"add": {**added, "deletionVector": vector}},
+    ]
+    (entries / f"{1:020}.json").write_text("\n".join(map(json.dumps, changed)))
+    with pytest.raises(SourceError, match="has deletion vectors"):
+        source_table(deleted, None, {})
+
+
 @pytest.mark.parametrize(
     ("of", "options", "text"),
     [

@@ -329,7 +329,7 @@ def _check_readable(uri: str, table: DeltaTable) -> None:
 
 def _has_deletion_vectors(table: DeltaTable) -> bool:
     try:
-        return any(len(batch) for batch in table.deletion_vectors())
+        return any(batch.num_rows for batch in table.deletion_vectors())
     # There is one, which cannot be read.
     except DeltaError:
         return True

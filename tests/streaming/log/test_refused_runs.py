@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from docs.examples.late_counts import count_by_sensor, pipeline
 from docs.examples.late_counts import readings as stream
-from streaming import Pipeline, drain, log
+from streaming import Files, Pipeline, drain, log
 from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, LeaseError, QueryFailed, SettingsError
 from streaming.lake.lake import Lake
@@ -96,7 +96,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_before_a_file_is_left_out(
     spark: SparkSession, lake: Lake, tmp_path: Path, behind: int
 ) -> None:
     """Spark plans files that were read since then, and new ones, under numbers that the log holds already."""
-    many = replace(stream, source=replace(stream.source, files_per_batch=100))
+    many = replace(stream, source=Files("landing/readings", files_per_batch=100))
     of_many, checkpoint = Pipeline(many), lake.checkpoint(stream, "log")
     for number in range(3):
         run(spark, lake, of_many, readings(f"a@{number}"))

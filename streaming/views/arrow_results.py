@@ -40,6 +40,8 @@ MOST_ROWS = 500_000
 _WHERE = "(where)"
 _WHOLE, _REAL = ("byte", "short", "integer", "long"), ("float", "double")
 _IN_ORDER = (*_WHOLE, *_REAL, "boolean", "date", "timestamp", "timestamp_ntz")
+_MAY_OVERFLOW = 2.0**62
+"""A sum of amounts from which on a `bigint` might not hold one of them, whatever the rounding of doubles."""
 _MOST_DIGITS = 28
 """The most digits of a decimal that is summed here: its sum has ten more in Spark, and no more than 38 in Arrow."""
 
@@ -111,7 +113,7 @@ class ArrowResults:
         """The results of pairs: each is of the `row` at a place, with the aggregated `values`, and of a window."""
         view, taken = self._view, pa.array(row)
         columns = {f"key {name}": rows[name].take(taken) for name in view.by}
-        functions = dict[str, str]()
+        functions, sizes = dict[str, str](), dict[str, pa.Array]()
         for name, aggregate in view.aggregates.items():
             assert aggregate.simple is not None
             functions[name] = aggregate.simple.function
@@ -119,10 +121,16 @@ class ArrowResults:
             if summands is None:
                 return None
             columns[f"value {name}"] = summands
-        pairs = pa.table({**columns, "start": starts})
+            if functions[name] == "sum" and pa.types.is_integer(summands.type):
+                sizes[f"size {name}"] = pc.abs(summands.cast(pa.float64(), safe=False))
+        pairs = pa.table({**columns, **sizes, "start": starts})
         # Threads of Arrow's own would take the cores of other steps.
         grouping = pa.TableGroupBy(pairs, [*(f"key {name}" for name in view.by), "start"], use_threads=False)
-        groups = grouping.aggregate([(f"value {name}", function) for name, function in functions.items()])
+        wanted = [(f"value {name}", function) for name, function in functions.items()]
+        groups = grouping.aggregate([*wanted, *((size, "sum") for size in sizes)])
+        # Arrow's sums would begin anew where Spark fails.
+        if any((pc.max(groups[f"{size}_sum"]).as_py() or 0.0) >= _MAY_OVERFLOW for size in sizes):
+            return None
         begins = groups["start"].to_numpy()
         results = {
             **{name: groups[f"key {name}"] for name in view.by},
@@ -186,9 +194,7 @@ def _summands(function: str, values: pa.Array) -> pa.Array | None:
     if function == "mean" or (function == "sum" and pa.types.is_floating(kind)):
         return values.cast(pa.float64(), safe=False)
     if function == "sum" and pa.types.is_integer(kind):
-        amounts = np.abs(pc.fill_null(values, 0).to_numpy().astype(np.float64))
-        # Arrow's sum would begin anew where Spark fails; no group has a greater one than all amounts together.
-        return None if amounts.sum() >= 2.0**62 else values.cast(pa.int64())
+        return values.cast(pa.int64())
     if function in ("min", "max") and pa.types.is_floating(kind):
         # NaN has a place in Spark's order alone. Zeros of both signs are one, and here they are one that has none.
         has_nan = pc.any(pc.is_nan(values)).as_py()

@@ -491,12 +491,12 @@ def _computed(analysis: Mapping[str, Any], lake: Lake, view: Windowed, at: Progr
     closing = "when the clock passes the end of a window, its rows are read from the log"
     if log.can_retract():
         return f"{closing}; they cannot be folded on the way, because some were taken back"
-    if not analysis["by_spark"]:
-        closing += f" (up to {MOST_ROWS:,} of them by Arrow, without a job of Spark)"
+    by_arrow = "" if analysis["by_spark"] else f" (up to {MOST_ROWS:,} by Arrow, without a job of Spark)"
     if not analysis["folds"]:
-        return f"{closing}; they cannot be folded on the way, because {_untold(lake, view)}"
+        return f"{closing}{by_arrow}; they cannot be folded on the way, because {_untold(lake, view)}"
     if view.window.overlap >= GATHERED_FROM:
         closing += " and put together by pane before they are counted in each window"
+    closing += by_arrow
     waiting = reads_of(view, waiting_at(lake, view, log, folded.batch, at))
     reads = f"{waiting:,} reads of rows wait for it now, each row in {_window_in_words(view)}"
     if folded.batch < 0:

@@ -307,9 +307,9 @@ def test_a_delivery_that_begins_anew_reads_old_batches_in_pieces_as_at_first(spa
 def test_a_delivery_of_other_rows_is_not_let_go_on_where_it_was(spark: SparkSession, lake: Lake, postgres: str) -> None:
     """Revisions of what is current are small numbers, those of first results ends of windows in microseconds."""
     ingested(spark, lake, [reading("a", 1, 1)], [reading("a", 40, 2)])
-    results = Delivery("results", by_id, OUT, "first", select=("id", "total"))
+    results = Delivery("results", by_id, OUT, "first", select=(*by_id.identity, "total"))
     to_table = Postgres("totals", key=("id", "window_start"), connection=postgres)
-    keyed = replace(results, name="keyed", to=to_table, select=("id", "window_start", "total"))
+    keyed = replace(results, name="keyed", to=to_table)
     for delivery in (results, keyed):
         Courier(spark, lake, delivery).deliver()
         courier = Courier(spark, lake, replace(delivery, what="current"))

@@ -97,7 +97,8 @@ def test_an_older_copy_of_the_checkpoint_is_refused_before_a_file_is_left_out(
 ) -> None:
     """Spark plans files that were read since then, and new ones, under numbers that the log holds already."""
     many = replace(stream, source=Files("landing/readings", files_per_batch=100))
-    of_many, checkpoint = Pipeline(many), lake.checkpoint(stream, "log")
+    counts = replace(count_by_sensor, of=many)
+    of_many, checkpoint = Pipeline(many, (counts,)), lake.checkpoint(stream, "log")
     for number in range(3):
         run(spark, lake, of_many, readings(f"a@{number}"))
         if number == 2 - behind:

@@ -243,6 +243,6 @@ def test_a_row_that_was_taken_back_stays_until_who_keeps_state_of_it_has_followe
     (left,) = dropped(spark, lake, pipeline)
     assert (left.rows, left.keeps) == (0, "keyed function 'totals' has not followed yet that rows were taken back")
     run(spark, lake, pipeline)
-    rows = runtime_of(totals, lake).readable["current"](spark).where("id = 'a'").orderBy("_batch")
+    rows = runtime_of(totals, lake).readable["current"](spark).where("id = 'a'").orderBy("_written_at", "_at")
     assert [each["total"] for each in rows.collect()] == [10, 0]
     assert [each.rows > 0 for each in dropped(spark, lake, pipeline)] == [True]

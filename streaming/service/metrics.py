@@ -189,7 +189,8 @@ def _measured(overview: Overview, now: datetime) -> Iterator[tuple[str, str, flo
     for receiver in overview.receivers:
         of_receiver = {
             "up": receiver.state == "receiving",
-            "rows_total": receiver.rows,
+            # A counter never falls.
+            "rows_total": receiver.rows + receiver.discarded,
             "unlanded_rows": receiver.unlanded,
             "refused_rows_total": receiver.refused,
         }

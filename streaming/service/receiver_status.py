@@ -95,6 +95,10 @@ class ReceiverReport:
         status = self.status
         self.update(landed=status.landed + rows, files=status.files + 1, landed_at=self._now())
 
+    def discard(self, rows: int) -> None:
+        """Count rows that come again, as they were not landed."""
+        self.update(rows=self.status.rows - rows, discarded=self.status.discarded + rows)
+
     def update(self, **changes: object) -> None:
         """Change fields of the status, without writing it."""
         self.status = self.status.model_copy(update=changes)

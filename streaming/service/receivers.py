@@ -167,7 +167,7 @@ class Receiving:
         except Exception as error:
             # What was not landed, or has no cursor, comes again.
             if self._connector.guarantee == "at least once":
-                self._report.update(rows=self._report.status.landed)
+                self._report.discard(self._report.status.unlanded)
                 self._folder.discard()
             else:
                 self._forget(self._folder)
@@ -213,7 +213,7 @@ class Receiving:
     def _forget(self, folder: LandingFolder) -> None:
         rows = folder.open_rows
         self._durably(folder.forget)
-        self._report.update(rows=self._report.status.rows - rows)
+        self._report.discard(rows)
 
     def _land(self, folder: LandingFolder) -> None:
         self._forget(folder)

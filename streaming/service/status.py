@@ -166,7 +166,8 @@ class ReceiverStatus(_File):
     """The last status of a receiver, written at `at`: its state since when and, without a source, why and since when.
 
     Counts are since its start: `rows` that came, `landed` of them in `files`, `refused` ones, connections that were
-    lost (`reconnects`), and what it has asked for on the connection that stands (`requested`). `left_behind`: rows of a
+    lost (`reconnects`), and what it has asked for on the connection that stands (`requested`). `discarded` ones came
+    besides, and come again, as they were not landed when a connection was lost. `left_behind`: rows of a
     process before it that died. `behind`: bytes that the source keeps for it, None where it does not tell.
     """
 
@@ -181,6 +182,7 @@ class ReceiverStatus(_File):
     rows: int = 0
     landed: int = 0
     files: int = 0
+    discarded: int = 0
     refused: int = 0
     reconnects: int = 0
     requested: int = 0

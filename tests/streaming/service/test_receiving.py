@@ -318,6 +318,7 @@ def test_a_queue_keeps_what_is_not_landed_and_gives_it_again(lake: Lake) -> None
         until(lambda: run.status.reconnects, "connected again")
         until(lambda: run.rows == 4, "given again")
         assert Acknowledged.queue == [b"d"]
+        assert (run.status.unlanded, run.status.discarded) == (1, 1)
     assert landed_rows(lake) == ["a", "b", "c", "d"]
     assert Acknowledged.queue == []
 

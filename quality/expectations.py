@@ -79,16 +79,18 @@ class Suite:
 
 
 def always(name: str, condition: str, meaning: str, *, level: Level = "error") -> Expectation:
-    """Every row satisfies the SQL `condition`; where that is null, the row breaks it."""
-    asked = condition.replace("{", "{{").replace("}", "}}")
-    query = f"SELECT * FROM {{batch}} WHERE NOT coalesce(({asked}), false)"
+    """Every row satisfies the SQL `condition`; where that is null, the row breaks it.
+
+    Braces are as in `nothing_from`.
+    """
+    query = f"SELECT * FROM {{batch}} WHERE NOT coalesce(({condition}), false)"
     return nothing_from(name, query, meaning, level=level)
 
 
 def nothing_from(name: str, query: str, meaning: str, *, level: Level = "error") -> Expectation:
     """The SQL `query`, which calls the table `{batch}`, has no rows; those it has are the defects.
 
-    Another brace is one, as in `rlike '[A-Z]{3}'`, and so are two of the same.
+    Another brace stands for itself, as in `rlike '[A-Z]{3}'`. Two of the same without a space stand for one.
     """
     # Great Expectations takes what is in braces for names that it puts in.
     asked = _BRACES.sub(lambda found: found[0] if len(found[0]) > 1 else 2 * found[0], query)

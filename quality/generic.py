@@ -5,23 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quality.expectations import Expectation, Suite, always, fresh, nothing_from, of_types, unique
+from streaming.base import interval
 from streaming.declare import WITHHELD, Freshness, Operator, Stream, freshness_of
 
 GREATEST_REJECTED_SHARE = 0.02
-# A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it. Rejected rows stay where
-# a retention has dropped the valid ones that came with them, so they count from the first batch of which any is left.
-_REJECTED_SHARE = f"""
+_SINCE_KEPT = """
+        WHERE coalesce(_origin.repairs, _batch) >= coalesce(
+            (
+                SELECT min(_batch)
+                FROM {{batch}} CROSS JOIN (SELECT max(_watermark) AS newest FROM {{batch}})
+                WHERE _watermark >= timestampadd(SECOND, -{seconds:.0f}, newest)
+            ),
+            0
+        )
+"""
+"""Leaves the batches whose days retention has not reached: rejected rows stay when the valid ones beside them go."""
+
+
+def _rejected_share(stream: Stream) -> str:
+    """The query that has a row where too many rows are rejected."""
+    kept = "" if stream.retention is None else _SINCE_KEPT.format(seconds=interval(stream.retention).total_seconds())
+    # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.
+    return f"""
     SELECT rejected, rows_read
     FROM (
         SELECT count_if(_rejected is not null) - count_if(_origin.repairs is not null) AS rejected,
                count_if(_origin.repairs is null) AS rows_read
-        FROM {{batch}}
-        WHERE coalesce(_origin.repairs, _batch) >= coalesce(
-            (SELECT min(coalesce(_origin.repairs, _batch)) FROM {{batch}} WHERE _day is not null), 0
-        )
+        FROM {{batch}}{kept}
     )
     WHERE rejected > {GREATEST_REJECTED_SHARE} * rows_read
 """
+
+
 _OWN = {"_rejected": "array<string>", "_batch": "bigint", "_watermark": "timestamp", "_day": "date"}
 
 
@@ -32,7 +47,7 @@ def log_suite(stream: Stream) -> Suite:
             of_types("column_types", {column.name: column.type for column in stream.format.columns} | _OWN),
             nothing_from(
                 "rejected_share",
-                _REJECTED_SHARE,
+                _rejected_share(stream),
                 f"at most {GREATEST_REJECTED_SHARE:.0%} of the rows read are rejected and not repaired",
             ),
             always(

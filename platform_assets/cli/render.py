@@ -68,11 +68,11 @@ def print_table(console: Console, rows: pa.Table, title: str) -> None:
 
 
 def _table(title: str, rows: pa.Table) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = Table(title=Text(title), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for name, column in zip(rows.column_names, rows.columns, strict=True):
-        table.add_column(name, justify="right" if is_number_type(column.type) else "left", overflow="fold")
+        table.add_column(Text(name), justify="right" if is_number_type(column.type) else "left", overflow="fold")
     for row in _values(rows):
-        table.add_row(*(_text(value, _WIDEST) for value in row))
+        table.add_row(*(Text(_text(value, _WIDEST)) for value in row))
     return table
 
 
@@ -91,14 +91,14 @@ def _fitting(console: Console, rows: pa.Table) -> list[int]:
 
 def _print_blocks(console: Console, title: str, rows: pa.Table) -> None:
     """Each row as a block of lines, `name  value`."""
-    console.print(title, style="italic")
+    console.print(Text(title, "italic"))
     for number, row in enumerate(_values(rows), 1):
         console.rule(f"row {number}", align="left", style="dim")
         block = Table.grid(padding=(0, 2))
         block.add_column(style="bold", no_wrap=True)
         block.add_column(overflow="fold")
         for name, value in zip(rows.column_names, row, strict=True):
-            block.add_row(name, _text(value, _WIDEST_IN_BLOCK))
+            block.add_row(Text(name), Text(_text(value, _WIDEST_IN_BLOCK)))
         console.print(block)
 
 
@@ -109,11 +109,11 @@ def _values(rows: pa.Table) -> Iterable[tuple[Any, ...]]:
 
 def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows of text under their heads; without a title where that is empty."""
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for head in heads:
-        table.add_column(head, overflow="fold")
+        table.add_column(Text(head), overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     console.print(table)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.filesize import decimal
+from rich.text import Text
 
 from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_rows
@@ -99,7 +100,7 @@ def restore(
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     if to is not None:
         there = _lake_at(to)
-        with console.status(f"copying savepoint {name} to {there.root}"):
+        with console.status(Text(f"copying savepoint {name} to {there.root}")):
             restored = restore_to(lake, pipeline, name, there)
         _say_elsewhere(restored, there, pipeline_name)
         return
@@ -140,7 +141,7 @@ def fork(
     if not to:
         raise DeclarationError("--as LAKE is missing: a fork needs a lake of its own, such as --as ./trial.")
     pipeline, lake, there = find_pipeline(pipeline_name), current_lake(), _lake_at(to)
-    with console.status(f"copying to {there.root}"):
+    with console.status(Text(f"copying to {there.root}")):
         forked = fork_pipeline(lake, pipeline, name, there)
     _say_elsewhere(forked, there, pipeline_name)
 

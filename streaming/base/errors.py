@@ -327,7 +327,7 @@ class ProgressError(StreamingError):
 
 
 class RedeliveryError(StreamingError):
-    """A delivery was asked for days that it cannot deliver again."""
+    """A delivery cannot be repeated, or let go on, as was asked."""
 
     code = "delivery.again"
 

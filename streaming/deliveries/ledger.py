@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import LongType, StructType
 
 from streaming.base import ChangedDeclaration, DeliveryPaused, FencedError, ProgressError, RedeliveryError, written
-from streaming.declare import DEAD, PROGRESS, Delivery
+from streaming.declare import DEAD, PROGRESS, Delivery, Windowed
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
@@ -319,7 +319,10 @@ class LedgerTable:
 
     def has_other_places(self) -> bool:
         """True if rows are numbered in another way than when the declaration was recorded."""
-        if {each.fact for each in self.declaration_changes()} & {"what", "output"}:
+        changed = {each.fact for each in self.declaration_changes()}
+        # First results are numbered by the ends of their windows, whichever view they are of.
+        is_first = self._delivery.what == "first" and isinstance(self._delivery.of, Windowed)
+        if changed & {"what", "output"} or ("of" in changed and not is_first):
             return True
         table = delta.open_table(self.uri)
         recorded = None if table is None else recorded_declaration(table)
@@ -380,7 +383,7 @@ def recorded_by(delivery: Delivery) -> dict[str, str]:
 
 
 class DeadLetters:
-    """The table `<delivery>_dead`; only whoever delivers writes its rows."""
+    """The table `<delivery>_dead`: whoever delivers writes its rows, and whoever asks for them removes old ones."""
 
     def __init__(self, lake: Lake, delivery: Delivery, now: Callable[[], datetime]) -> None:
         self.uri = lake.table(delivery, DEAD)
@@ -445,7 +448,7 @@ class DeadLetters:
             self._delete(f"generation = {generation} and batch <= {through}")
 
     def forget_before(self, generation: int) -> None:
-        """Those of generations before have been sent again, as that one began with all rows."""
+        """Remove those of generations before."""
         if self.count_before(generation):
             self._delete(f"generation < {generation}")
 

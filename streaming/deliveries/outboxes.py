@@ -276,15 +276,17 @@ class _LogOutbox(Outbox):
                 stream=self._stream.name,
             )
         # What was delivered is not looked at again, however long the log is.
-        # A delivery that begins anew asks for batches again whose sizes were forgotten.
-        is_again = since <= self._newest and since not in self._sizes
-        self._newest = since - 1 if is_again else max(self._newest, since - 1)
+        self._newest = max(self._newest, since - 1)
         for batch in batches_after(self._lake, self._stream, self._newest):
             self._newest = batch.number
             self._sizes[batch.number] = batch.summary.rows
         return self._newest + 1
 
     def piece(self, since: int, end: int, most: int) -> int:
+        if since < end and since not in self._sizes:
+            # A delivery that begins anew asks for batches again whose sizes were forgotten.
+            again = batches_after(self._lake, self._stream, since - 1)
+            self._sizes |= {batch.number: batch.summary.rows for batch in again}
         for unit in [unit for unit in self._sizes if unit < since]:
             del self._sizes[unit]
         rows, until = 0, since

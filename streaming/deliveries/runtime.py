@@ -218,13 +218,14 @@ class DeliveryRuntime:
     def forget_earlier(self) -> int:
         """Remove dead letters of generations before one that began with all rows; returns how many of others stay.
 
-        Their rows are sent again with all others, and those that are refused again are new ones. Those of a generation
-        that was let go on, no batch of this one sends again.
+        Once all rows have arrived theirs have, too, or are refused as new ones. Those of a generation that was let go
+        on, no batch of this one sends again.
         """
         ledger = self.ledger.read()
         if ledger is None:
             return 0
-        if (ledger.begins_at, ledger.skipped_rows) == (self.outbox.start, 0):
+        began_with_all = (ledger.begins_at, ledger.skipped_rows) == (self.outbox.start, 0)
+        if began_with_all and not ledger.is_pending and self.standing().behind == 0:
             self.dead_letters.forget_before(ledger.generation)
         return self.dead_letters.count_before(ledger.generation)
 

@@ -93,12 +93,12 @@ def redeliver(
         ChangedDeclaration, ProgressError: the delivery is paused, and first has to be told what is meant.
     """
     runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
-    before, standing = runtime.dead_letters.count(), runtime.standing()
     earlier = runtime.forget_earlier()
+    before, standing = runtime.dead_letters.count(), runtime.standing()
     if before:
         runtime.dead_letters.ask(standing.generation, standing.delivered)
-    waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: _is_done(runtime))
-    return Redelivered(before, runtime.dead_letters.count(), waiting, holder, _is_done(runtime), earlier)
+    outcome = _deliver(spark, lake, pipeline, runtime, now, lambda: _is_done(runtime))
+    return Redelivered(before, runtime.dead_letters.count(), *outcome, earlier)
 
 
 def redeliver_days(
@@ -123,8 +123,8 @@ def redeliver_days(
     runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
     request = runtime.ask_for_days(days)
     dead = runtime.dead_letters.count()
-    waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: runtime.has_answered(request))
-    return Redelivered(dead, runtime.dead_letters.count(), waiting, holder, runtime.has_answered(request))
+    outcome = _deliver(spark, lake, pipeline, runtime, now, lambda: runtime.has_answered(request))
+    return Redelivered(dead, runtime.dead_letters.count(), *outcome)
 
 
 def begin_anew(
@@ -147,10 +147,15 @@ def begin_anew(
     """
     runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
     _await_sent(lake, pipeline, runtime)
-    runtime.begin_anew(again=again)
-    dead = runtime.dead_letters.count()
-    waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: runtime.standing().behind == 0)
-    return Redelivered(dead, runtime.dead_letters.count(), waiting, holder, runtime.standing().behind == 0)
+    begun = runtime.begin_anew(again=again)
+    dead, end = runtime.dead_letters.count(), runtime.outbox.end(begun.unit)
+
+    def has_arrived() -> bool:
+        ledger = runtime.ledger.read()
+        return ledger is not None and ledger.arrived_up_to.unit >= end
+
+    outcome = _deliver(spark, lake, pipeline, runtime, now, has_arrived)
+    return Redelivered(dead, runtime.dead_letters.count(), *outcome)
 
 
 def _await_sent(lake: Lake, pipeline: Pipeline, runtime: DeliveryRuntime) -> None:
@@ -164,10 +169,14 @@ def _await_sent(lake: Lake, pipeline: Pipeline, runtime: DeliveryRuntime) -> Non
             raise RedeliveryError(
                 f"{holder} is sending a batch of delivery {runtime.delivery.name!r} by the declaration that it began "
                 "with, so nobody can tell what of it arrives",
-                f"stop it with `tidemark down {pipeline.name}`, and run this again. Nothing has changed.",
+                f"run this again once it has ended{_ended_by(lake, pipeline)}. Nothing has changed.",
             )
         pause.wait(_LOOK_EVERY)
         waited += _LOOK_EVERY
+
+
+def _ended_by(lake: Lake, pipeline: Pipeline) -> str:
+    return f"; `tidemark down {pipeline.name}` ends it" if look(lake, pipeline).running else ""
 
 
 def _sender(lake: Lake, pipeline: Pipeline, runtime: DeliveryRuntime) -> str | None:
@@ -183,10 +192,9 @@ def _sender(lake: Lake, pipeline: Pipeline, runtime: DeliveryRuntime) -> str | N
 
 
 def _is_done(runtime: DeliveryRuntime) -> bool:
-    standing, ledger = runtime.standing(), runtime.ledger.read()
-    asked = runtime.dead_letters.asked(standing.generation)
-    pending = runtime.dead_letters.pending(standing.generation, asked)
-    return not pending and (ledger is None or not ledger.is_pending)
+    """True if none of the dead letters is left that somebody has asked for."""
+    standing = runtime.standing()
+    return not runtime.dead_letters.to_send_again(standing.generation, standing.delivered)
 
 
 def _deliver(
@@ -196,8 +204,11 @@ def _deliver(
     runtime: DeliveryRuntime,
     now: Callable[[], datetime],
     done: Callable[[], bool],
-) -> tuple[str, str]:
-    """Deliver all there is, here or, where the pipeline runs, there; returns why the target waits, and who delivers."""
+) -> tuple[str, str, bool]:
+    """Deliver all there is, here or, where the pipeline runs, there.
+
+    Returns why the target waits, who delivers instead of this process, and whether what was asked for is `done`.
+    """
     name = runtime.delivery.name
     waited, pause = 0.0, Event()
     while True:
@@ -206,11 +217,12 @@ def _deliver(
                 delivering = Delivering(spark, lake, pipeline, Observer(now))
                 delivering.deliver_all(only=name)
         except LeaseError:
-            if waited >= _WAITS_FOR_PROCESS or done():
-                return "", str(holder_of(lake, pipeline))
+            if (is_done := done()) or waited >= _WAITS_FOR_PROCESS:
+                return "", str(holder_of(lake, pipeline)), is_done
             pause.wait(_LOOK_EVERY)
             waited += _LOOK_EVERY
             continue
         if name in delivering.paused:
             raise delivering.paused[name]
-        return (delivering.waiting[name].why if name in delivering.waiting else ""), ""
+        waits = delivering.waiting.get(name)
+        return ("", "", True) if waits is None else (waits.why, "", False)

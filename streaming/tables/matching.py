@@ -241,13 +241,17 @@ def _opened(storage: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.Na
             return pa.BufferReader(handle.read_buffer())
 
     waiting = deque[Future[pa.NativeFile]]()
-    with ThreadPoolExecutor(_AHEAD) as pool:
+    pool = ThreadPoolExecutor(_AHEAD)
+    try:
         for each in files:
             waiting.append(pool.submit(fetched, each))
             if len(waiting) == _AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        # Whoever has enough asks for no more of them.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:

@@ -65,8 +65,7 @@ class ArrowResults:
         None where Spark is to compute them: too many rows make them, or one has a value that Arrow treats in another
         way, or for which Spark may fail.
         """
-        expressions = self._expressions
-        if isinstance(expressions, Unproven) or self._log.can_retract():
+        if self._log.can_retract() or isinstance(expressions := self._expressions, Unproven):
             return None
         begin, before = self._view.window.times_for_ends(since, by)
         names = {name for each in expressions.values() for name in each.reads}
@@ -128,7 +127,7 @@ class ArrowResults:
         grouping = pa.TableGroupBy(pairs, [*(f"key {name}" for name in view.by), "start"], use_threads=False)
         wanted = [(f"value {name}", function) for name, function in functions.items()]
         groups = grouping.aggregate([*wanted, *((size, "sum") for size in sizes)])
-        # Arrow's sums would begin anew where Spark fails.
+        # Arrow's sums wrap around where Spark fails.
         if any((pc.max(groups[f"{size}_sum"]).as_py() or 0.0) >= _MAY_OVERFLOW for size in sizes):
             return None
         begins = groups["start"].to_numpy()

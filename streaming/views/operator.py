@@ -491,7 +491,11 @@ def _computed(analysis: Mapping[str, Any], lake: Lake, view: Windowed, at: Progr
     closing = "when the clock passes the end of a window, its rows are read from the log"
     if log.can_retract():
         return f"{closing}; they cannot be folded on the way, because some were taken back"
-    by_arrow = "" if analysis["by_spark"] else f" (up to {MOST_ROWS:,} by Arrow, without a job of Spark)"
+    # What an earlier build has analysed does not tell.
+    is_by_arrow = analysis.get("by_spark") == ""
+    by_arrow = (
+        f"; up to {MOST_ROWS:,} of them are counted by Arrow at once, without a job of Spark" if is_by_arrow else ""
+    )
     if not analysis["folds"]:
         return f"{closing}{by_arrow}; they cannot be folded on the way, because {_untold(lake, view)}"
     if view.window.overlap >= GATHERED_FROM:

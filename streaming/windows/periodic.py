@@ -81,7 +81,7 @@ class Periodic(Window):
         return self.times_for_ends(after, after)[0]
 
     def closing(self, times: Micros, stamps: Micros, since: int | None, by: int) -> Closing:
-        """By the numbers of the windows, counted from the one that begins at the offset."""
+        """As a first window and the number of those that follow it."""
         size, period, offset = (
             each // MICROSECOND for each in (interval(self.size), interval(self.period), self._offset)
         )

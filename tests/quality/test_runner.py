@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 
 import pytest
@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from docs.examples.late_counts import readings
 from quality import Suite, SuiteError, always, mostly_absent, nothing_from, of_type, of_types, run_suite, unique
 from quality.generic import log_suite
+from streaming.declare.stream import Stream
 
 
 @pytest.fixture(scope="module")
@@ -112,36 +113,51 @@ def test_great_expectations_can_be_imported_in_a_spawned_process() -> None:
 
 
 def test_braces_of_a_pattern_are_no_names(spark: SparkSession) -> None:
-    codes = spark.createDataFrame([("EWR", '{"a": {}}'), ("NY", "{}")], "code string, note string")
+    codes = spark.createDataFrame([("EWR", '{"a": { } }'), ("NY", "{ }")], "code string, note string")
     asked = (
         always("three_letters", "code rlike '^[A-Z]{2,3}$'", "codes have three letters"),
-        always("noted", """note in ('{"a": {}}', '{}')""", "notes are JSON"),
+        always("noted", """note in ('{"a": { } }', '{ }')""", "notes are JSON"),
+        always("known", "code in (select code from {batch})", "codes are there"),
         nothing_from("pairs", "SELECT * FROM {batch} WHERE code rlike '^[A-Z]{2}$'", "no code has two letters"),
         nothing_from("escaped", "SELECT * FROM {batch} WHERE code rlike '^[A-Z]{{2}}$'", "no code has two letters"),
     )
     found = [finding.outcome for finding in run_suite(lambda: codes, Suite(asked))]
-    assert found == ["passed", "passed", "failed", "failed"]
+    assert found == ["passed", "passed", "passed", "failed", "failed"]
 
 
 @pytest.mark.long
 def test_rejected_rows_whose_batches_have_left_the_log_do_not_close_the_gate(spark: SparkSession) -> None:
-    """Of 143 days with a thousand valid rows and one rejected each, retention has left the valid ones of seven."""
-    columns = "_batch bigint, _rejected array<string>, _day date, _origin struct<position: bigint, repairs: bigint>"
-    rejected = [(batch, ["broken"], None, (0, None)) for batch in range(143)]
-    valid = [(batch, None, date(2026, 1, 1), (row, None)) for batch in range(136, 143) for row in range(1, 101)]
-    repaired = [(150, None, date(2026, 1, 1), (0, 140))]
-    suite = log_suite(readings)
-    share = Suite(tuple(each for each in suite.expectations if each.name == "rejected_share"), suite.only)
+    """A day brings a hundred valid rows and a rejected one; of 143 days retention has left the valid ones of seven."""
+    columns = (
+        "_batch bigint, _rejected array<string>, _day date, _watermark timestamp, "
+        "_origin struct<position: bigint, repairs: bigint>"
+    )
 
-    def outcome(*rows: Sequence[tuple[object, ...]]) -> str:
-        log = spark.createDataFrame([row for some in rows for row in some], columns)
+    def came(day: int) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day)
+
+    def rejected(day: int, position: int = 0) -> tuple[object, ...]:
+        return (day, ["broken"], None, came(day), (position, None))
+
+    def valid(day: int, position: int, repairs: int | None = None) -> tuple[object, ...]:
+        return (day, None, came(day).date(), came(day), (position, repairs))
+
+    def outcome(stream: Stream, *rows: tuple[object, ...]) -> str:
+        suite = log_suite(stream)
+        share = Suite(tuple(each for each in suite.expectations if each.name == "rejected_share"), suite.only)
+        log = spark.createDataFrame(rows, columns)
         (finding,) = run_suite(lambda: log, share)
         return finding.outcome
 
-    assert outcome(rejected, valid) == "passed"
-    assert outcome(rejected, valid, repaired) == "passed"
-    assert outcome(rejected) == "failed", "no valid row was ever there"
-    more = [(142, ["broken"], None, (row, None)) for row in range(200, 210)]
-    assert outcome(rejected, valid, more) == "failed"
-    mended = [(151, None, date(2026, 1, 1), (row, 142)) for row in range(200, 210)]
-    assert outcome(rejected, valid, more, mended) == "passed"
+    kept = replace(readings, retention="7 days")
+    old = [rejected(day) for day in range(143)]
+    left = [valid(day, row) for day in range(136, 143) for row in range(1, 101)]
+    # Its day is ahead, so that it is the one valid row left of a batch long ago.
+    ahead = valid(3, 9)
+    assert outcome(kept, *old, *left, ahead) == "passed"
+    assert outcome(readings, *old, *left) == "failed", "without a retention all rows are there, and all count"
+    assert outcome(kept, *old) == "failed", "no valid row has come for a week"
+    more = [rejected(142, row) for row in range(200, 210)]
+    assert outcome(kept, *old, *left, *more) == "failed"
+    mended = [valid(142, row, repairs=142) for row in range(200, 210)]
+    assert outcome(kept, *old, *left, *more, *mended) == "passed"

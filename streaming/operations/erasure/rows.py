@@ -27,8 +27,17 @@ WITHOUT_ROWS = ("batches", "changes_batches", "dropped", "progress")
 """Tables beside the logs that hold no row of a stream."""
 
 _PLACE = "_place"
-_IN_WORDS = r"\p{L}\p{M}\p{N}_"
-"""The characters that words are of, as Java's patterns name them: letters and digits of all languages."""
+_WITHOUT_SPACES = (
+    *((0x0E00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF)),
+    *((0x2E80, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x20000, 0x3FFFF)),
+)
+"""Blocks of Unicode whose scripts have no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer; Chinese, Japanese.
+
+There a name may stand between any characters.
+"""
+_RANGES = "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last in _WITHOUT_SPACES)
+_IN_WORDS = rf"[\p{{L}}\p{{M}}\p{{N}}_&&[^{_RANGES}]]"
+"""A character that goes on with a word, as a pattern of Java: letters and digits of all other scripts."""
 TEXTS = ("_raw", "payload", "row", "_request")
 """Columns that hold a row as text: rejected payloads, dead letters, late rows, what a service is asked."""
 
@@ -88,7 +97,7 @@ class Person:
     @property
     def _word(self) -> str:
         # Java's own `\w` has no letters but those of ASCII.
-        return rf"(?<![{_IN_WORDS}]){_quoted(self.value)}(?![{_IN_WORDS}])"
+        return rf"(?<!{_IN_WORDS}){_quoted(self.value)}(?!{_IN_WORDS})"
 
     @property
     def _field(self) -> str:
@@ -106,9 +115,7 @@ class Person:
             return str(parsed[self.column]) == self.value
         places = (found.span() for found in re.finditer(f"(?={re.escape(self.value)})", text))
         ends = ((start, start + len(self.value)) for start, _ in places)
-        return any(
-            not _is_in_words(text[start - 1 : start]) and not _is_in_words(text[end : end + 1]) for start, end in ends
-        )
+        return any(not _goes_on(text[start - 1 : start]) and not _goes_on(text[end : end + 1]) for start, end in ends)
 
     def is_in(self, value: Any) -> bool:
         """True if a nested value has a field of the column's name with the person's value."""
@@ -124,9 +131,11 @@ class Person:
         return re.search(bound, text) is not None
 
 
-def _is_in_words(character: str) -> bool:
+def _goes_on(character: str) -> bool:
     """True for one of `_IN_WORDS`; an empty text is none."""
-    return character == "_" or (character != "" and unicodedata.category(character)[0] in "LMN")
+    if not character or any(first <= ord(character) <= last for first, last in _WITHOUT_SPACES):
+        return False
+    return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
 def _quoted(text: str) -> str:

@@ -314,17 +314,29 @@ def _check_readable(uri: str, table: DeltaTable) -> None:
     Raises:
         SourceError: naming the feature, and how the table is freed of it.
     """
-    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    if mapping != "none":
+    is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    if is_mapped and (column := _named_otherwise(json.loads(table.schema().to_json()))):
         raise SourceError(
-            f"the table {uri!r} maps its columns by {mapping} (delta.columnMapping.mode), so its files have them under "
-            "other names. Copy it into a table without, and follow that. Nothing was read."
+            f"the table {uri!r} maps its columns (delta.columnMapping.mode): its files have {column!r} under another "
+            "name. Copy it into a table without, and follow that. Nothing was read."
         )
     if "deletionVectors" in (table.protocol().reader_features or ()) and _has_deletion_vectors(table):
         raise SourceError(
             f"the table {uri!r} has deletion vectors, so its files have rows that were deleted. Rewrite it without, by "
             "REORG TABLE ... APPLY (PURGE), and turn delta.enableDeletionVectors off. Nothing was read."
         )
+
+
+def _named_otherwise(schema: Any) -> str | None:
+    """A column, or a field of one, that files have under another name; None where there is none."""
+    if isinstance(schema, list):
+        return next(filter(None, map(_named_otherwise, schema)), None)
+    if not isinstance(schema, dict):
+        return None
+    name = schema.get("name")
+    if name is not None and schema.get("metadata", {}).get("delta.columnMapping.physicalName", name) != name:
+        return str(name)
+    return _named_otherwise([*schema.values()])
 
 
 def _has_deletion_vectors(table: DeltaTable) -> bool:

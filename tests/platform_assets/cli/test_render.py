@@ -14,7 +14,7 @@ from streaming.operators.runtime import Finding
 
 def terminal() -> tuple[Console, io.StringIO]:
     text = io.StringIO()
-    return Console(file=text, width=80, markup=False), text
+    return Console(file=text, width=80), text
 
 
 def widest(text: io.StringIO) -> int:

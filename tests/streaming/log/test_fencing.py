@@ -15,6 +15,7 @@ from streaming.base.errors import FencedError
 from streaming.log.batches import archive_batches, archived, read_batches
 from streaming.log.ingest import Ingest, append_heartbeat, next_state
 from streaming.service.drain import drain
+from streaming.tables import delta
 from tests.support.instants import NOW
 from tests.support.pipelines.beats import pipeline
 from tests.support.runs import run
@@ -106,3 +107,4 @@ def test_two_that_archive_at_the_same_moment_archive_each_batch_once(
     monkeypatch.setattr("streaming.log.batches.write_deltalake", after_another)
     assert archive_batches(lake, STREAM) == 0
     assert sorted(archived(lake, STREAM)) == [0, 1, 2]
+    assert delta.row_count(delta.open_table(lake.batches(STREAM))) == 3

@@ -15,8 +15,10 @@ from streaming.audit.deliveries import reconcile
 from streaming.base.errors import ChangedDeclaration, RedeliveryError
 from streaming.declare.delivery import Delivery
 from streaming.deliveries.cutting import check_repeatable
-from streaming.operations.redeliver import redeliver_days
+from streaming.operations.redeliver import begin_anew, redeliver_days
 from streaming.service.lease import take_lease
+from streaming.service.overview import look
+from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
@@ -233,3 +235,30 @@ def test_a_day_without_rows_and_a_delivery_that_is_paused_are_refused(
     changed.runtime.ask_for_days([FIRST_DAY])
     changed.deliver()
     assert table(postgres) == WHOLE | {"b": -1}, "by the declaration as it is now, b is not carried"
+
+
+def test_a_delivery_is_not_told_how_to_go_on_while_another_process_sends_a_batch_of_it(
+    spark: SparkSession, lake: Lake, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target may have taken the batch and not said so yet; it would come again in the next generation."""
+    two_days(spark, lake)
+    delivery = to_table(postgres)
+    sending = Courier(spark, lake, delivery)
+    assert sending.runtime.next_batch(spark) == 0
+    monkeypatch.setattr("streaming.operations.redeliver._WAITS_FOR_PROCESS", 0.5)
+    of = pipeline(delivery)
+    with (
+        take_lease(lake, of),
+        pytest.raises(RedeliveryError, match=r"is sending a batch .* once it has ended\. Nothing"),
+    ):
+        begin_anew(spark, lake, of, delivery, again=False)
+    assert sending.runtime.generation == 0
+
+    # It may be told while that process has paused the delivery until somebody says what is meant.
+    queries = {delivery.name: QueryStatus(paused="another declaration")}
+    process = ProcessStatus(pid=1, started=NOW, at=NOW, passed=NOW, queries=queries)
+    seen = look
+    monkeypatch.setattr("streaming.operations.redeliver.look", lambda *of: replace(seen(*of), process=process))
+    with take_lease(lake, of):
+        done = begin_anew(spark, lake, of, delivery, again=False)
+    assert (done.done, Courier(spark, lake, delivery).runtime.generation) == (False, 1)

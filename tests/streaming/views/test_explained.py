@@ -43,6 +43,8 @@ def test_the_way_is_told_with_what_it_was_chosen_by(explained: dict[str, dict[st
     assert "4 reads of rows wait for it now, each row in at most 2 windows" in explained["sliding"]["computed"]
     assert "by pane" not in explained["sliding"]["computed"]
     assert "are read from the log and put together by pane" in explained["often"]["computed"]
+    assert "up to 500,000 of them are counted by Arrow at once" in explained["often"]["computed"]
+    assert "by Arrow" not in explained["middle"]["computed"]
     assert "cannot be folded on the way, because middle cannot be put together" in explained["middle"]["computed"]
     assert "in a table, with the parts of their aggregates" in explained["sessions"]["computed"]
     assert "with their rows, because rows that agree in id count once" in explained["once"]["computed"]

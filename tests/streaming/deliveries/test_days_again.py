@@ -245,7 +245,8 @@ def test_a_delivery_is_not_told_how_to_go_on_while_another_process_sends_a_batch
     delivery = to_table(postgres)
     sending = Courier(spark, lake, delivery)
     assert sending.runtime.next_batch(spark) == 0
-    monkeypatch.setattr("streaming.operations.redeliver._WAITS_FOR_PROCESS", 0.5)
+    module = import_module("streaming.operations.redeliver")
+    monkeypatch.setattr(module, "_WAITS_FOR_PROCESS", 0.5)
     of = pipeline(delivery)
     with (
         take_lease(lake, of),
@@ -258,7 +259,7 @@ def test_a_delivery_is_not_told_how_to_go_on_while_another_process_sends_a_batch
     queries = {delivery.name: QueryStatus(paused="another declaration")}
     process = ProcessStatus(pid=1, started=NOW, at=NOW, passed=NOW, queries=queries)
     seen = look
-    monkeypatch.setattr("streaming.operations.redeliver.look", lambda *of: replace(seen(*of), process=process))
+    monkeypatch.setattr(module, "look", lambda *of: replace(seen(*of), process=process))
     with take_lease(lake, of):
         done = begin_anew(spark, lake, of, delivery, again=False)
     assert (done.done, Courier(spark, lake, delivery).runtime.generation) == (False, 1)

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import LongType, StructType
 
 from streaming.base import ChangedDeclaration, DeliveryPaused, FencedError, ProgressError, RedeliveryError, written
-from streaming.declare import DEAD, PROGRESS, Delivery, Windowed
+from streaming.declare import DEAD, PROGRESS, Delivery
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
@@ -320,15 +320,8 @@ class LedgerTable:
     def has_other_places(self) -> bool:
         """True if rows are numbered in another way than when the declaration was recorded."""
         changed = {each.fact for each in self.declaration_changes()}
-        # First results are numbered by the ends of their windows, whichever view they are of.
-        is_first = self._delivery.what == "first" and isinstance(self._delivery.of, Windowed)
-        if changed & {"what", "output"} or ("of" in changed and not is_first):
-            return True
-        table = delta.open_table(self.uri)
-        recorded = None if table is None else recorded_declaration(table)
-        now = type(self._delivery.of).__name__
-        # Earlier releases did not record it.
-        return recorded is not None and recorded.get("of kind", now) != now
+        # First results are numbered by the ends of their windows, whichever operator they are of.
+        return bool(changed & {"what", "output"}) or ("of" in changed and self._delivery.what != "first")
 
     def check_generation(self, ledger: Ledger, generation: int) -> None:
         """Refuse a table of another `generation` than the one that was delivered from so far.
@@ -377,7 +370,6 @@ def recorded_by(delivery: Delivery) -> dict[str, str]:
         "kind": "Delivery",
         "makes": dict(delivery.fingerprint),
         "selects": dict(delivery.selected),
-        "of kind": type(delivery.of).__name__,
     }
     return {DECLARATION: json.dumps(recorded)}
 

@@ -69,7 +69,7 @@ def test_what_was_analysed_of_another_declaration_is_not_told(spark: SparkSessio
     (view,) = pipeline.views
     other = replace(view, aggregates={"flights": agg.count()})
     strict = replace(pipeline.stream, rules=(*pipeline.stream.rules, Rule("early", "dep_delay < 9000")))
-    assert analysis_of(lake, pipeline, view) == {"parts": True, "folds": True}
+    assert analysis_of(lake, pipeline, view) == {"parts": True, "folds": True, "by_spark": ""}
     assert analysis_of(lake, Pipeline(pipeline.stream, (other,)), other) is None
     assert places_in(lake, pipeline, pipeline.stream)
     assert places_in(lake, Pipeline(strict, (replace(view, of=strict),)), strict) is None

@@ -12,8 +12,11 @@ from rich.text import Text
 from platform_assets.cli.next_steps import after_demo
 from platform_assets.cli.render import changed, next_step, print_findings
 from platform_assets.demo.demo import REPORT, Demonstrated
+from platform_assets.demo.pipelines.flights import pipeline
 from platform_assets.home import dagster_home
 from platform_assets.reports.publication import read_report
+from streaming.audit import audit
+from streaming.spark import start_session
 
 _WHICH = ("first", "current")
 
@@ -23,7 +26,7 @@ def show_demonstrated(console: Console, done: Demonstrated) -> bool:
     sections = read_report(done.lake, REPORT)
     assert sections is not None, "a demo that ended without an error has published its report"
     _print_bias(console, sections[REPORT].sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
-    held = print_findings(console, done.findings)
+    held = print_findings(console, audit(start_session(), done.lake, pipeline))
     console.print(f"The demo took {sum(done.seconds.values()):.0f} s. It left")
     for what, where in (
         ("tables", done.lake.root),

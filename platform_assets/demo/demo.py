@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,26 +17,22 @@ from platform_assets.pipeline.jobs import drain_config
 from platform_assets.running import run_job
 from platform_assets.tags import LAUNCHED_BY_TAG
 from streaming import Lake, Settings
-from streaming.audit import audit
-from streaming.operators import Finding
-from streaming.spark import start_session
 
 REPORT = "on_time_performance"
 
 
 @dataclass(frozen=True)
 class Demonstrated:
-    """The outcome of a demo: what was fed, the ids of the runs by job in their order, the audit, seconds per step."""
+    """The outcome of a demo: what was fed, the ids of the runs by job in their order, seconds per step."""
 
     lake: Lake
     fed: FeedReport
     runs: dict[str, str]
-    findings: Sequence[Finding]
     seconds: dict[str, float]
 
 
 def run_demo(console: Console) -> Demonstrated:
-    """Feed, drain, correct, publish behind the gate, audit; the runs share one JVM, which the caller may go on using.
+    """Feed, drain, correct, and publish behind the gate; the runs share one JVM, which the caller may go on using.
 
     Run again, it finds nothing new and leaves the same tables.
 
@@ -62,15 +56,8 @@ def run_demo(console: Console) -> Demonstrated:
         (f"{pipeline.name}_corrections", "the days that have late rows, recomputed", {}),
         (REPORT, "the gate, then the report", {}),
     )
-    audited: Future[Sequence[Finding]] | None = None
-    with open_instance() as instance, ThreadPoolExecutor(1) as beside:
+    with open_instance() as instance:
         for job, what, config in steps:
-            if job == REPORT:
-                # A report changes nothing that is audited, and neither keeps two cores busy by itself.
-                audited = beside.submit(lambda: [*audit(start_session(), lake, pipeline)])
             with step(console, seconds, job, what):
                 runs[job] = run_job(instance, defs, job, config, {LAUNCHED_BY_TAG: "tidemark demo"})
-        assert audited is not None
-        with step(console, seconds, "audit", "every law, from the log; it began beside the report"):
-            findings = audited.result()
-    return Demonstrated(lake, fed, runs, findings, seconds)
+    return Demonstrated(lake, fed, runs, seconds)

@@ -284,6 +284,9 @@ def with_more(error: StreamingError, *sentences: str) -> StreamingError:
 
 def _explanation(operator: Operator | Delivery, error: Exception) -> str:
     what = f"{operator.kind_name} {operator.name!r}"
+    if isinstance(operator, Delivery) and isinstance(operator.of, Operator) and operator.what == "late":
+        # Which rows are late is computed by the declaration of the view.
+        what = f"{operator.of.kind_name} {operator.of.name!r}, whose late rows {what} sends,"
     known = explain_known(str(error), what)
     if known is not None:
         return known

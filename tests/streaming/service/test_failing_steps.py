@@ -31,6 +31,7 @@ from streaming import (
 from streaming.base.errors import ChangedDeclaration, CorrectionsFailed, QueryFailed
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from streaming.service.continuous import Continuous
 from streaming.service.drain import drain_unpaused
@@ -112,6 +113,31 @@ def test_a_step_that_fails_pauses_its_operator_alone_and_is_told_by_its_first_ba
     assert "It was to follow batches 1 to 3 of the log of parts." in paused_live(spark, lake, both)
     assert rows(read_first(spark, lake, counts), "rows") == [(1,), (2,)]
     assert read(spark, lake, best, "state", "_timers") == [({},)]
+
+
+@pytest.mark.long
+def test_late_rows_wait_for_the_declaration_of_a_view_that_cannot_compute_one_and_other_deliveries_go_on(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Of a row for which `where` cannot be computed nobody knows yet that the view leaves it out."""
+    shared = Windowed("shares", parts, Tumbling("10 seconds"), {"rows": agg.count()}, where="60 div value > 1")
+
+    def sending(view: Windowed) -> Pipeline:
+        late = Delivery("late", view, JsonLines("out"), "late")
+        return replace(pipeline, operators=(view,), deliveries=(late, Delivery("all", parts, JsonLines("all"))))
+
+    land(lake, (0, 1), (30, 1))
+    drain(spark, lake, sending(shared), now=lambda: NOW)
+    land(lake, (1, 0), (2, 1))
+    paused = drain_unpaused(spark, lake, sending(shared), now=lambda: NOW).paused
+    assert paused.keys() == {"late"}
+    assert "of view 'shares', whose late rows delivery 'late' sends, cannot be computed" in str(paused["late"])
+    sent = sorted(Path(lake.path("all")).rglob("*.json"))
+    assert sum(len(each.read_text().splitlines()) for each in sent if each.parent.name != "_delivered") == 4
+    mended = sending(replace(shared, where="try_divide(60, value) > 1"))
+    rebuild(spark, lake, mended, mended.operators[0], now=lambda: NOW)
+    assert not drain_unpaused(spark, lake, mended, now=lambda: NOW).paused
+    assert [row["at"][17:19] for row in delivered(lake) if "at" in row] == ["02"]
 
 
 @pytest.mark.long

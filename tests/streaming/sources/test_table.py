@@ -148,6 +148,13 @@ def values(batches: Batches) -> list[str]:
     ]
 
 
+def forget_before(uri: str, version: int) -> None:
+    """Remove the entries of versions before one with a checkpoint, as Delta does once they are older than its limit."""
+    for entry in Path(uri, "_delta_log").glob("*.json"):
+        if int(entry.stem) < version:
+            entry.unlink()
+
+
 def tidied(uri: str) -> None:
     """Everything in one file, nothing old left, and no entry of the log that a reader of today's rows does not need."""
     table = DeltaTable(uri)
@@ -185,6 +192,25 @@ def test_a_delta_table_that_is_compacted_brings_no_row_twice(spark: SparkSession
     DeltaTable(case.uri).optimize.compact()
     assert values(reader.read_on()) == ["c"]
     assert case.source.backlog(lake, reader.checkpoint)(reader.memory).items == 0
+
+
+@pytest.mark.long
+def test_a_delta_table_without_new_rows_is_followed_for_longer_than_it_keeps_its_history(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Only its upkeep commits for months, and each time the entries of what came before are cleaned away."""
+    case = VersionsCase(lake)
+    reader = Reader(spark, lake, case.source)
+    case.deliver(b"a")
+    assert values(reader.read_on()) == ["a"]
+    for month in range(3):
+        DeltaTable(case.uri).alter.set_table_properties({"month": str(month)}, raise_if_not_exists=False)
+        assert values(reader.read_on()) == []
+        tidied(case.uri)
+        forget_before(case.uri, DeltaTable(case.uri).version())
+        assert values(reader.read_on()) == []
+    case.deliver(b"b")
+    assert values(reader.read_on()) == ["b"]
 
 
 @pytest.mark.long

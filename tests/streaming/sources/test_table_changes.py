@@ -76,6 +76,23 @@ def test_compaction_and_clean_up_bring_no_row_and_lose_none(tmp_path: Path) -> N
     assert [row[1:] for row in table.batch()] == [("c", 3, False)]
 
 
+def test_a_table_that_nothing_changes_in_is_followed_for_longer_than_it_keeps_its_history(tmp_path: Path) -> None:
+    uri = str(tmp_path / "rooms")
+    write(uri, [("a", 1)])
+    table = Following(uri)
+    assert len(table.batch()) == 1
+    for month in range(3):
+        DeltaTable(uri).alter.set_table_properties({"month": str(month)}, raise_if_not_exists=False)
+        assert table.batch() == []
+        DeltaTable(uri).create_checkpoint()
+        for entry in (tmp_path / "rooms" / "_delta_log").glob("*.json"):
+            if int(entry.stem) <= month:
+                entry.unlink()
+        assert table.batch() == []
+    write(uri, [("b", 3)], mode="append")
+    assert table.batch() == [(4, "b", 3, False)]
+
+
 def test_a_nan_that_stays_one_is_no_change_and_may_be_a_key(tmp_path: Path) -> None:
     uri, nan = str(tmp_path / "rates"), float("nan")
     types = pa.schema([("id", pa.float64()), ("v", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.float64()))])

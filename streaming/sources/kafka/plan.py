@@ -107,6 +107,7 @@ def check_nothing_lost(lost: Mapping[Partition, Ranges], location: str) -> None:
     what = ", ".join(f"{name_of(partition)} offsets {words(ranges)}" for partition, ranges in sorted(lost.items()))
     raise SourceError(
         f"{sum(map(size, lost.values())):,} offsets of {location} were removed before they were read: {what}. The "
-        "retention of the topic is shorter than the stream was away. Bring them back if you can; to go on without "
-        "them, declare Kafka(..., when_lost='skip'): they are then counted with the batch, and shown."
+        "retention of the topic is shorter than the stream was away, or they were gone before the stream was given it. "
+        "Bring them back if you can; to go on without them, declare Kafka(..., when_lost='skip'): they are then "
+        "counted with the batch, and shown."
     )

@@ -52,7 +52,8 @@ ORPHAN_STOPS_WITHIN = 10.0
 
 _SUPERVISOR_LOOKED_AT_EVERY = 0.5
 _LOGGED_EVERY = 60.0
-_ERROR_AT_MOST = 8_000
+_TOLD_AT_MOST = 5_000
+"""Characters of an error, and of an origin: together they fit the pipe of 64 KiB, whose reader waits for the end."""
 _FINAL = (DeclarationError, ChangedDeclaration, SettingsError, JavaError, JarError, LogError, FencedError)
 """Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
 
@@ -189,7 +190,7 @@ def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
     if stream is None:
         return ""
     try:
-        return stream.source.describe_batch(lake.checkpoint(stream, QUERY), batch)
+        return stream.source.describe_batch(lake.checkpoint(stream, QUERY), batch)[:_TOLD_AT_MOST]
     except Exception as error:
         # The storage may be what failed; the cause is told, the place is left open.
         return f"unknown ({type(error).__name__})"
@@ -197,11 +198,11 @@ def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
 
 def _first_line(error: BaseException) -> str:
     """The line that says what; Spark's errors go on with the plan, and Py4J's begin with the call."""
-    text = str(error).strip()[:_ERROR_AT_MOST] or type(error).__name__
+    text = str(error).strip()[:_TOLD_AT_MOST] or type(error).__name__
     if isinstance(error, StreamingError):
         return text
     if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.toString()).splitlines()[0]
+        return str(error.java_exception.toString()).splitlines()[0][:_TOLD_AT_MOST]
     return f"{type(error).__name__}: {text.splitlines()[0]}"
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from streaming import Ascending, Files, Json, Pipeline, Stream
 from streaming.base.errors import SettingsError
 from streaming.lake.lake import Lake
 from streaming.lake.settings import Settings
+from streaming.log import QUERY
 from streaming.service.logs import About, JsonLines, begin_run, current_run, in_batch
-from streaming.service.status import ControlFolder
+from streaming.service.process import origins
+from streaming.service.status import ControlFolder, LastWords
 from tests.streaming.service.streams import STREAM, supervised, until
 from tests.support.feeds import land
 from tests.support.instants import at
@@ -93,6 +96,18 @@ sys.exit(StreamProcess(Lake(sys.argv[1]), Pipeline(stream), os.getppid(), nowher
     assert told.endswith(r"KeyError: 'two\nlines'")
     assert f'      File "{script}", line 10, in jars' in frames
     assert all(line.startswith("    ") for line in frames) and "two" not in "".join(frames)
+
+
+def test_the_last_words_of_a_process_fit_the_pipe_that_is_read_when_it_is_gone(tmp_path: Path) -> None:
+    class Long(Files):
+        def describe_batch(self, checkpoint: str, query_batch: int) -> str:
+            return "\x01" * 100_000
+
+    stream = Stream(
+        name="long", source=Long("landing"), format=Json("at timestamp"), event_time="at", clock=Ascending()
+    )
+    told = origins(Lake(str(tmp_path)), Pipeline(stream), QUERY, 0)
+    assert 1_000 < len(told) < len(LastWords(error=told, origins=told).model_dump_json()) < 65_536
 
 
 def test_o18_outside_a_batch_there_is_none_and_a_run_is_that_of_the_thread() -> None:

@@ -287,8 +287,8 @@ class LedgerTable:
         if changes:
             raise ChangedDeclaration(
                 f"delivery {self._delivery.name!r} is not the one that has delivered so far: "
-                f"{'; '.join(map(str, changes))}. Give the old declaration back; or {self.way_out()}. Nothing was "
-                "delivered."
+                f"{'; '.join(map(str, changes))}. Give the old declaration back; or {self.way_out(changes)}. Nothing "
+                "was delivered."
             )
 
     def check_places(self, *, again: bool) -> None:
@@ -299,17 +299,18 @@ class LedgerTable:
         Raises:
             RedeliveryError: with the way out.
         """
-        if self.has_other_places() and (not again or self._delivery.identity):
+        changes = self.declaration_changes()
+        if self.has_other_places(changes) and (not again or self._delivery.identity):
             raise RedeliveryError(
                 f"delivery {self._delivery.name!r} is of other rows than those that it has delivered so far: "
-                f"{'; '.join(map(str, self.declaration_changes()))}. Their places say nothing of which of the new ones "
-                f"follow, nor their revisions of which are newer. Give the old declaration back; or {self.way_out()}. "
-                "Nothing has changed."
+                f"{'; '.join(map(str, changes))}. Their places say nothing of which of the new ones follow, nor their "
+                f"revisions of which are newer. Give the old declaration back; or {self.way_out(changes)}. Nothing has "
+                "changed."
             )
 
-    def way_out(self) -> str:
-        """The ways to go on with another declaration, as a clause."""
-        if not self.has_other_places():
+    def way_out(self, changes: Sequence[FactChange]) -> str:
+        """The ways to go on with a declaration that differs in these facts, as a clause."""
+        if not self.has_other_places(changes):
             return (
                 f"let `{self._command} --go-on` deliver by the new one what comes from now on, or `--all` everything "
                 "from the beginning"
@@ -317,9 +318,9 @@ class LedgerTable:
         anew = "declare the new one under a name and with a target of its own"
         return anew if self._delivery.identity else f"{anew}, or let `{self._command} --all` deliver everything to this"
 
-    def has_other_places(self) -> bool:
-        """True if rows are numbered in another way than when the declaration was recorded."""
-        changed = {each.fact for each in self.declaration_changes()}
+    def has_other_places(self, changes: Sequence[FactChange]) -> bool:
+        """True if rows are numbered in another way than by the declaration that differs in these facts."""
+        changed = {each.fact for each in changes}
         # First results are numbered by the ends of their windows, whichever operator they are of.
         return bool(changed & {"what", "output"}) or ("of" in changed and self._delivery.what != "first")
 

@@ -583,8 +583,8 @@ def _of_delivery(lake: Lake, pipeline: Pipeline, delivery: Delivery) -> RolloutP
     changes = ledger.declaration_changes()
     if not changes:
         return part
-    if ledger.has_other_places():
-        advice = f"it pauses; give the old declaration back, or {ledger.way_out()}"
+    if ledger.has_other_places(changes):
+        advice = f"it pauses; give the old declaration back, or {ledger.way_out(changes)}"
         return replace(part, state="changed", action="refused", changes=_words(changes), advice=advice)
     advice = f"it pauses until `{command} --go-on` delivers what comes from now on by it, or `--all` everything"
     return replace(part, state="changed", action="redeliver", changes=_words(changes), advice=advice)

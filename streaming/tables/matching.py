@@ -223,6 +223,11 @@ def rows_among(
     return pa.Table.from_batches(found, columns)
 
 
+def _close(fetched: Future[pa.NativeFile]) -> None:
+    if not fetched.cancelled() and fetched.exception() is None:
+        fetched.result().close()
+
+
 def _opened(storage: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.NativeFile]:
     """Each of the files, opened when it is asked for; those of an object store by threads ahead of that.
 
@@ -250,8 +255,10 @@ def _opened(storage: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.Na
         while waiting:
             yield waiting.popleft().result()
     finally:
-        # Whoever has enough asks for no more of them.
+        # Whoever has enough asks for no more of them; what was opened ahead is closed once it is there.
         pool.shutdown(wait=False, cancel_futures=True)
+        for each in waiting:
+            each.add_done_callback(_close)
 
 
 def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:

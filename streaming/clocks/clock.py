@@ -173,7 +173,9 @@ class Clock:
 
     - `idle_after`: a partition without a valid row for this long is left out of the least; it counts again with its
       next row, and the watermark stays where it is meanwhile. It also stays where all are idle; Flink's would go on to
-      the greatest. Without it, a silent partition holds the watermark for ever.
+      the greatest. Without it, a silent partition holds the watermark for ever. Time in which no process ran counts
+      too, where Flink's would begin anew: a stream that is run once an hour would never find one silent otherwise. So
+      after a stop that is longer, a partition whose waiting rows come with a later batch than others' may be late.
     - `heartbeat_after`: once no row of any kind has come for this long, the watermark moves on by the processing time
       that has passed since the last one, from where it was then (bytewax's `EventClock`). So the last windows of a
       live source close, and those of old data that are read now stay open as long. Time in which no process ran counts

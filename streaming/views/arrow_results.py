@@ -1,7 +1,7 @@
 """Results of windows that close, computed by Arrow in the driver where few rows make them.
 
-A job of Spark takes half a second to plan and run, whatever the number of rows. What is computed here is proven to be
-the same: windows at regular intervals, and simple aggregates of values that are expressions over a row.
+A job of Spark takes most of its time to be planned and begun, whatever the number of rows. What is computed here is
+proven to be the same: windows at regular intervals, and simple aggregates of values that are expressions over a row.
 """
 
 from __future__ import annotations

@@ -412,7 +412,7 @@ class _ByTasks:
         if self._table is None:
             self._table = _created_log(self._by_spark.lake, self._by_spark.stream, self._schema)
         else:
-            self._table.update_incremental()
+            delta.refresh(self._table)
         return self._table
 
 

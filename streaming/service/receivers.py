@@ -339,7 +339,7 @@ class Subscribing:
         if self._table is None:
             self._table = delta.open_table(self._source)
         else:
-            self._table.update_incremental()
+            delta.refresh(self._table)
         return self._table
 
     def _column_in(self, table: DeltaTable, path: str) -> pa.Array:

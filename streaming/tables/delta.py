@@ -29,9 +29,10 @@ from streaming.tables.altering import attempts
 from streaming.tables.arrow import arrow_schema_of, files_added, read_added
 from streaming.tables.bounds import property_of_bounded, spans_listed
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
+from streaming.tables.history import entry_path, has_entry
 from streaming.tables.matching import DataFile, Keys, rows_among
 from streaming.tables.s3 import location
-from streaming.tables.storage import files_of, replace_bytes
+from streaming.tables.storage import files_of, is_on_disk, replace_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,16 @@ def opened(uri: str, version: int | None = None) -> DeltaTable:
             known=FORMAT,
         )
     return table
+
+
+def refresh(table: DeltaTable) -> None:
+    """Bring an open table up to its newest version."""
+    entries, version = files_of(table), table.version()
+    # delta-rs lists the log for it, which on a disk takes as long as that has files. Of entries that are cleaned away
+    # the oldest go first, so there is none behind a version that has its own and no next one.
+    if is_on_disk(entries) and not has_entry(entries, version + 1) and has_entry(entries, version):
+        return
+    table.update_incremental()
 
 
 def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
@@ -614,9 +625,13 @@ def write_checksum(table: DeltaTable) -> None:
 
     Nothing is raised where it cannot be written, because readers can do without it.
     """
-    path = f"{table.table_uri.rstrip('/')}/_delta_log/{table.version():020}.crc"
+    entries, version = files_of(table), table.version()
     with suppress(OSError):
+        path = f"{table.table_uri.rstrip('/')}/{entry_path(version, 'crc')}"
         replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
+        if is_on_disk(entries):
+            # Each file there makes every listing dearer, and this one is of use to who opens the newest version.
+            entries.delete_file(entry_path(version - 1, "crc"))
 
 
 def _checksum(table: DeltaTable) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
 from streaming.tables.bounds import span_of_instants
-from streaming.tables.delta import opened, partitions
+from streaming.tables.delta import opened, partitions, refresh
 from streaming.tables.history import actions_of
 from streaming.tables.matching import DataFile
 from streaming.tables.time_ranges import TimeRange, overlaps
@@ -68,7 +68,7 @@ class FileIndex:
         if self._table is None:
             return self._load()
         before = self._table.version()
-        self._table.update_incremental()
+        refresh(self._table)
         commits = [actions_of(self._table, version) for version in range(before + 1, self._table.version() + 1)]
         if any(commit is None for commit in commits):
             # Cleaned away, so that nobody can tell what they changed.

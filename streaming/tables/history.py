@@ -72,8 +72,14 @@ def numbers_in(entries: pa_fs.FileSystem, version: int) -> dict[str, int] | None
     return {number["appId"]: number["version"] for number in kept}
 
 
-def _entry(version: int) -> str:
-    return f"_delta_log/{version:020}.json"
+def entry_path(version: int, kind: str = "json") -> str:
+    """The path of what the log of a table has of a version: its entry, or its checksum (`crc`)."""
+    return f"_delta_log/{version:020}.{kind}"
+
+
+def has_entry(entries: pa_fs.FileSystem, version: int) -> bool:
+    """True if the log of a table, among whose files `entries` are looked for, has the entry of a version."""
+    return bool(entries.get_file_info(entry_path(version)).type == pa_fs.FileType.File)
 
 
 def actions_of(table: DeltaTable, version: int) -> list[dict[str, Any]] | None:
@@ -84,7 +90,7 @@ def actions_of(table: DeltaTable, version: int) -> list[dict[str, Any]] | None:
 
 def _lines_of(entries: pa_fs.FileSystem, version: int) -> list[bytes] | None:
     try:
-        with entries.open_input_file(_entry(version)) as entry:
+        with entries.open_input_file(entry_path(version)) as entry:
             lines: list[bytes] = entry.read().splitlines()
     except FileNotFoundError:
         return None

@@ -17,6 +17,7 @@ from pyarrow import fs
 from streaming.base import as_type, pc, python_values
 from streaming.tables.bounds import Ordered, Span, is_ordered, ordered, spans_in_group
 from streaming.tables.data_files import MOST_FILES
+from streaming.tables.storage import is_on_disk
 
 MOST_SCANNED = 30_000_000
 """Rows that are looked through by Arrow, which takes one core about three seconds; a job of Spark has more cores."""
@@ -233,7 +234,7 @@ def _opened(storage: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.Na
 
     There a request takes longer than what it brings, so small files are fetched whole.
     """
-    if isinstance(storage, fs.SubTreeFileSystem) and isinstance(storage.base_fs, fs.LocalFileSystem):
+    if is_on_disk(storage):
         for each in files:
             yield storage.open_input_file(each.path)
         return

@@ -30,6 +30,11 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     return fs.FileSystem.from_uri(location(uri))
 
 
+def is_on_disk(files: fs.FileSystem) -> bool:
+    """True of files on a disk, where a look at one costs little, and a listing as much as there are files."""
+    return isinstance(files.base_fs if isinstance(files, fs.SubTreeFileSystem) else files, fs.LocalFileSystem)
+
+
 def files_of(table: DeltaTable) -> fs.FileSystem:
     """The files of an open table, by paths relative to it.
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.base.intervals import utc_now
 from streaming.lake.lake import Lake
 from streaming.tables import delta
 from streaming.tables.bounds import file_statistics
-from streaming.tables.history import commits_of
+from streaming.tables.history import clean_up, commits_of
 from streaming.tables.storage import files_of
 
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
@@ -172,13 +173,37 @@ def test_no_commit_removes_an_entry_however_old(spark: SparkSession, lake: Lake)
     assert metadata == [*({"number": number} for number in reversed(range(22))), None]
 
 
+def test_an_open_table_is_brought_up_to_the_newest_version_also_where_entries_between_are_gone(lake: Lake) -> None:
+    uri = lake.path("t")
+    write_deltalake(uri, pa.table({"n": [0]}))
+    table = delta.opened(uri)
+    delta.refresh(table)
+    assert table.version() == 0
+    write_deltalake(uri, pa.table({"n": [1]}), mode="append")
+    delta.refresh(table)
+    assert table.version() == 1
+    for number in range(2, 6):
+        write_deltalake(uri, pa.table({"n": [number]}), mode="append")
+    clean_up(delta.opened(uri), utc_now() + timedelta(days=1))
+    assert not Path(uri, "_delta_log", f"{2:020}.json").exists()
+    delta.refresh(table)
+    assert table.version() == 5
+
+
 def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST), (2, SECOND))
     delta.create(uri, rows.schema, append_only=False, description="two days")
-    delta.append(rows, uri, txn=delta.Txn("query", 0))
-    delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], says={})
-    delta.append(rows.withColumn("new", F.lit("text")), uri)  # the column is a commit before
+    checksums: dict[int, dict[str, Any]] = {}
+    for commit in (
+        lambda: delta.append(rows, uri, txn=delta.Txn("query", 0)),
+        lambda: delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], says={}),
+        lambda: delta.append(rows.withColumn("new", F.lit("text")), uri),  # the column is a commit before
+    ):
+        commit()
+        # On a disk only the newest one stays, but for what a column has left behind.
+        checksums |= {int(each.stem): json.loads(each.read_text()) for each in Path(uri, "_delta_log").glob("*.crc")}
+    assert sorted(int(each.stem) for each in Path(uri, "_delta_log").glob("*.crc")) == [2, 4]
 
     sizes: dict[str, int] = {}
     newest: dict[str, Any] = {}
@@ -191,8 +216,7 @@ def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: Sp
                 del sizes[action["path"]]
             else:
                 newest[kind] = action
-        if entry.with_suffix(".crc").exists():
-            checksum = json.loads(entry.with_suffix(".crc").read_text())
+        if (checksum := checksums.get(int(entry.stem))) is not None:
             assert (checksum["numFiles"], checksum["tableSizeBytes"]) == (len(sizes), sum(sizes.values()))
             assert (checksum["metadata"], checksum["protocol"]) == (newest["metaData"], newest["protocol"])
             assert (checksum["numMetadata"], checksum["numProtocol"]) == (1, 1)

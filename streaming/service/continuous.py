@@ -52,6 +52,11 @@ which has more rows in exchange, and a row of a larger batch is cheaper. Rows of
 has begun would wait for this one and the next.
 """
 _LOOK_FOR_STEPS_EVERY = 0.02
+WORKS_OFF_AFTER = timedelta(seconds=10)
+"""The time that half of a batch's rows have waited for it from which on their log works off a backlog.
+
+Then nobody waits for anybody: its rows are late in any case, and all cores together are sooner done with them.
+"""
 
 
 class Continuous(Observer):
@@ -144,11 +149,13 @@ class Continuous(Observer):
         # The end of the batch, not the begin of the next, whose rows would be chosen before it waits.
         if query in self._ingest:
             self._giving_way.add(query)
-            self._steps.give_way(until=lambda: query in self.watch.stopping or self._ended.is_set())
+            self._steps.give_way(query, until=lambda: query in self.watch.stopping or self._ended.is_set())
             self._giving_way.discard(query)
 
     def committed(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.committed(query, written, batch)
+        if batch is not None:
+            self._steps.see(query, batch)
         self._run.deliveries.tell()
         self._written.set()
         if query in self._news and (written.rows or query in self._told_each_step):
@@ -300,6 +307,15 @@ class _Stepping:
         self._stepped_at: dict[str, datetime] = {}
         self._began: dict[str, float] = {}
         self._versions: dict[ExternalTable, tuple[float, int]] = {}
+        self._works_off: set[str] = set()
+
+    def see(self, query: str, batch: Batch) -> None:
+        """Take note of whether the log that a query writes works off a backlog."""
+        by_half = None if batch.source_times is None else batch.source_times[0]
+        if by_half is not None and self._now() - by_half > WORKS_OFF_AFTER:
+            self._works_off.add(query)
+        else:
+            self._works_off.discard(query)
 
     def follow(self) -> None:
         """Let each operator that is behind its logs, and is not stepping, step."""
@@ -332,15 +348,20 @@ class _Stepping:
         for stepping in self._stepping.values():
             stepping.result()
 
-    def give_way(self, until: Callable[[], bool]) -> None:
-        """Return once the operators have followed the newest batches, or `until` is true; see `GIVES_WAY`."""
-        began, pause = monotonic(), Event()
-        while not until() and monotonic() - began < GIVES_WAY and any(map(self._has_right_of_way, self._run.operators)):
+    def give_way(self, query: str, until: Callable[[], bool]) -> None:
+        """Return once the operators have followed the newest batches, or `until` is true; see `GIVES_WAY`.
+
+        At once where the query works off a backlog.
+        """
+        until_then, pause = monotonic() + GIVES_WAY, Event()
+        while query not in self._works_off and not until() and monotonic() < until_then:
+            if not any(map(self._has_right_of_way, self._run.operators)):
+                return
             pause.wait(_LOOK_FOR_STEPS_EVERY)
 
     def _waits_for_a_batch(self, runtime: OperatorRuntime) -> bool:
         """True while a batch of a log that the operator reads has begun lately; see `GIVES_WAY`."""
-        logs = {ingest_query(self._run.pipeline, stream) for stream in runtime.operator.reads}
+        logs = {ingest_query(self._run.pipeline, stream) for stream in runtime.operator.reads} - self._works_off
         began = (since for query, (_, since) in self._watch.running().items() if query in logs)
         return any((self._now() - since).total_seconds() < GIVES_WAY for since in began)
 

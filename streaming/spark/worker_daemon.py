@@ -25,7 +25,11 @@ def run_task(sock: socket.socket, authenticated: bool) -> int:
     global _modules_looked_at
     if not _has_more(sock):
         return 1
-    code = _run_task(sock, authenticated)
+    try:
+        code = _run_task(sock, authenticated)
+    except ConnectionError:
+        # Spark has given the task up, or is gone: nobody is left to be answered.
+        return 1
     if len(sys.modules) != _modules_looked_at:
         _modules_looked_at = len(sys.modules)
         # What is garbage by now would stay for ever.

@@ -258,8 +258,8 @@ def _opened(storage: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.Na
     finally:
         # Whoever has enough asks for no more of them; what was opened ahead is closed once it is there.
         pool.shutdown(wait=False, cancel_futures=True)
-        for each in waiting:
-            each.add_done_callback(_close)
+        for fetching in waiting:
+            fetching.add_done_callback(_close)
 
 
 def _pieces(file: pq.ParquetFile, groups: Sequence[int], columns: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:

@@ -140,6 +140,7 @@ def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
 ) -> None:
     """Four files, a batch each: beside the next batch a step would take several times as long."""
     monkeypatch.setattr(continuous, "GIVES_WAY", 60.0)
+    monkeypatch.setattr(continuous, "WORKS_OFF_AFTER", timedelta.max)
     one_by_one = replace(pipeline.stream, source=Files("landing/beats", files_per_batch=1))
     counted = replace(pipeline.views[0], of=one_by_one)
     land_all(lake, one_by_one, *([{"id": "a", "at": at(10 * n).isoformat(), "value": 1}] for n in range(4)))
@@ -165,6 +166,7 @@ def test_a_step_waits_for_the_batch_that_is_being_written(
     The batch of the calls takes eight seconds; in these comes one of the beats, which is no step by itself.
     """
     monkeypatch.setattr(continuous, "GIVES_WAY", 60.0)
+    monkeypatch.setattr(continuous, "WORKS_OFF_AFTER", timedelta.max)
     slow = {"pause": "case when value < 0 then java_method('java.lang.Thread', 'sleep', cast(8000 as bigint)) end"}
     beats, calls = (
         replace(pipeline.stream, name=name, source=Files(f"landing/{name}"), derived=slow)
@@ -185,6 +187,41 @@ def test_a_step_waits_for_the_batch_that_is_being_written(
 
     running.run(ending, Event())
     assert [each.query for each in measured] == ["beats.log", "calls.log", "near"]
+
+
+@pytest.mark.long
+def test_a_log_that_works_off_a_backlog_waits_for_no_step(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four files of an hour ago, a batch each: the step that has a result ends when all of them are in the log."""
+    monkeypatch.setattr(continuous, "GIVES_WAY", 300.0)
+    one_by_one = replace(gated.stream, source=Files("landing/gated", files_per_batch=1))
+    counted = replace(counts, of=one_by_one)
+    gate, at_the_gate, all_there, deadline = tmp_path / "gate", Event(), Event(), utc_now() + timedelta(minutes=2)
+    os.mkfifo(gate)
+    rows = [{"id": "a", "at": at(10 * number).isoformat()} for number in range(4)]
+    land_all(lake, one_by_one, [{**rows[0], "gate": str(gate)}], *([row] for row in rows[1:]))
+    hour_ago = utc_now().timestamp() - 3600
+    for file in Path(one_by_one.source.location(lake)).iterdir():
+        os.utime(file, (hour_ago, hour_ago))
+    in_log = list[int]()
+
+    def ending() -> Ending | None:
+        in_log.append(len(read_batches(lake, one_by_one)))
+        if (in_log[-1] < 4 or not at_the_gate.is_set()) and utc_now() < deadline:
+            return None
+        all_there.set()
+        return "stop"
+
+    def guard_gate() -> None:
+        with gate.open("w"):
+            at_the_gate.set()
+            all_there.wait(150)
+
+    Thread(target=guard_gate, daemon=True).start()
+    of = replace(gated, streams=(one_by_one,), operators=(counted,), trigger="100 milliseconds")
+    Continuous(spark, lake, of, utc_now, lambda measures: None, lambda status: None).run(ending, Event())
+    assert in_log[-1] == 4
 
 
 def test_a_step_that_is_stuck_holds_up_neither_log_nor_other_views_and_its_own_is_told_to_be_behind(

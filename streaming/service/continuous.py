@@ -24,7 +24,7 @@ from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
 from streaming.service.observer import Observer
 from streaming.service.progress import Measure
-from streaming.service.query_errors import ingest_query
+from streaming.service.query_errors import ingest_query, ingested_stream
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus
@@ -154,8 +154,6 @@ class Continuous(Observer):
 
     def committed(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.committed(query, written, batch)
-        if batch is not None:
-            self._steps.see(query, batch)
         self._run.deliveries.tell()
         self._written.set()
         if query in self._news and (written.rows or query in self._told_each_step):
@@ -307,15 +305,6 @@ class _Stepping:
         self._stepped_at: dict[str, datetime] = {}
         self._began: dict[str, float] = {}
         self._versions: dict[ExternalTable, tuple[float, int]] = {}
-        self._works_off: set[str] = set()
-
-    def see(self, query: str, batch: Batch) -> None:
-        """Take note of whether the log that a query writes works off a backlog."""
-        by_half = None if batch.source_times is None else batch.source_times[0]
-        if by_half is not None and self._now() - by_half > WORKS_OFF_AFTER:
-            self._works_off.add(query)
-        else:
-            self._works_off.discard(query)
 
     def follow(self) -> None:
         """Let each operator that is behind its logs, and is not stepping, step."""
@@ -354,16 +343,25 @@ class _Stepping:
         At once where the query works off a backlog.
         """
         until_then, pause = monotonic() + GIVES_WAY, Event()
-        while query not in self._works_off and not until() and monotonic() < until_then:
+        while not self._works_off_a_backlog(query) and not until() and monotonic() < until_then:
             if not any(map(self._has_right_of_way, self._run.operators)):
                 return
             pause.wait(_LOOK_FOR_STEPS_EVERY)
 
     def _waits_for_a_batch(self, runtime: OperatorRuntime) -> bool:
         """True while a batch of a log that the operator reads has begun lately; see `GIVES_WAY`."""
-        logs = {ingest_query(self._run.pipeline, stream) for stream in runtime.operator.reads} - self._works_off
-        began = (since for query, (_, since) in self._watch.running().items() if query in logs)
-        return any((self._now() - since).total_seconds() < GIVES_WAY for since in began)
+        logs = {ingest_query(self._run.pipeline, stream) for stream in runtime.operator.reads}
+        began = {query: since for query, (_, since) in self._watch.running().items() if query in logs}
+        lately = (query for query, since in began.items() if (self._now() - since).total_seconds() < GIVES_WAY)
+        return not all(map(self._works_off_a_backlog, lately))
+
+    def _works_off_a_backlog(self, query: str) -> bool:
+        """True of the query of a log whose newest rows had waited for long when their batch began."""
+        stream = ingested_stream(self._run.pipeline, query)
+        head = None if stream is None else self._run.heads.get(stream.name)
+        if head is None or not head.source_times:
+            return False
+        return head.summary.processed_at - head.source_times[0] > WORKS_OFF_AFTER
 
     def _has_right_of_way(self, runtime: OperatorRuntime) -> bool:
         if self._is_stepping(runtime):

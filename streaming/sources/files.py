@@ -11,8 +11,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
-from pyarrow import fs
-
 from streaming.base import DeclarationError, F, SourceError, check_number, check_type, to_micros
 from streaming.lake import Lake
 from streaming.sources.announced_files import AnnouncedBacklog, AnnouncedFiles, check_on_store
@@ -502,7 +500,7 @@ def _copy(there: str, to: str, file: LandedFile) -> None:
     storage.make_folder(target, place)
     with source.open_input_stream(f"{root}/{last}") as content, target.open_output_stream(hidden) as copy:
         copy.write(content.read())
-    if isinstance(target, fs.LocalFileSystem):
+    if storage.is_on_disk(target):
         os.utime(hidden, ns=(file.modified_ns, file.modified_ns))
     target.move(hidden, f"{place}/{last}")
 

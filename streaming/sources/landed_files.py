@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
-from pyarrow import fs
 
 from streaming.base import DeclarationError, SourceError, check_tuple
 from streaming.sources.file_payloads import FileBounds
@@ -89,7 +88,7 @@ def listing_of(landing: str, names: Sequence[str] = ()) -> Listing:
     """The landing folder as it is now; of its files those whose names match one of `names`, all if there is none."""
     is_meant = matcher(names)
     files, root = storage.resolve(landing)
-    if not isinstance(files, fs.LocalFileSystem):
+    if not storage.is_on_disk(files):
         stored = (LandedFile(name, info.size, info.mtime_ns) for name, info in storage.walked(landing, is_visible))
         return Listing(tuple(file for file in stored if is_meant(file.name)))
     found, undecoded = [], []
@@ -105,7 +104,7 @@ def undecoded_names(landing: str) -> tuple[str, ...]:
     """The names below a landing folder that Java cannot open, with their bytes; only a local disk has such."""
     files, _ = storage.resolve(landing)
     # To list another storage may take minutes.
-    return listing_of(landing).undecoded if isinstance(files, fs.LocalFileSystem) else ()
+    return listing_of(landing).undecoded if storage.is_on_disk(files) else ()
 
 
 def _walked(root: str) -> Iterator[tuple[str, os.stat_result | None]]:

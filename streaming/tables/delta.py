@@ -316,7 +316,7 @@ class Mark:
 
     def _is_of(self, table: DeltaTable, version: int) -> bool:
         try:
-            with files_of(table).open_input_stream(f"_delta_log/{version:020}.json") as entry:
+            with files_of(table).open_input_stream(entry_path(version)) as entry:
                 return self.text.encode() in entry.read()
         except FileNotFoundError:
             return False

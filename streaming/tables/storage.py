@@ -127,7 +127,7 @@ def put_whole(uri: str, content: bytes) -> None:
     hidden = f"{folder}/.{name}"
     files.create_dir(folder, recursive=True)
     _write(files, hidden, content)
-    if isinstance(files, fs.LocalFileSystem):
+    if is_on_disk(files):
         make_durable(hidden)
     files.move(hidden, path)
 

@@ -73,7 +73,7 @@ class ChangeReader(OffsetReader):
         return now - then or (then - now)
 
     def read(self, piece: Span) -> Iterator[pa.RecordBatch]:
-        if {*self._files_at(piece[0])} == {*self._files_at(piece[1])}:
+        if not self.files_since({VERSION: piece[0] + 1}, piece[1]):
             return
         before, after = (self._rows(version) for version in piece)
         were, are = self._by_key(before, piece[0]), self._by_key(after, piece[1])

@@ -42,7 +42,7 @@ from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.revisions import intervals_of
 from streaming.selected import selected_rows
-from streaming.tables import contents_on, days_of, delta, newest_commits, rows_on
+from streaming.tables import contents_on, days_of, delta, newest_commits, read_added, read_paths, rows_on
 from streaming.views import (
     current_with_reasons,
     parted_from,
@@ -127,6 +127,10 @@ class Look(ABC):
         """
         return None
 
+    def appended_frame(self, spark: SparkSession, before: ChangePosition) -> DataFrame | None:
+        """As `appended`, of results of which no two have one key, however many they are; None where it cannot tell."""
+        return None
+
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
         """The columns of a result, `_day`, `_change` and `_reason` of those that are there since, or are not any more.
 
@@ -176,16 +180,23 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         )
 
     def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
+        new = self._appended_files(before)
+        if new is None or sum(new["num_records"].to_pylist()) > most:
+            return None
+        return read_added(self._first, new).select(self.columns.names)
+
+    def _appended_files(self, before: ChangePosition) -> pa.Table | None:
+        """The files with what is new, where nothing that was current changes; None where it cannot tell."""
         unlooked = before.revision < 0
         if before.of_generation != generation_of(self._first) and not unlooked:
             return None
         corrected = self._corrected_days()
         if (unlooked and corrected) or not self._is_uncorrected_since(before):
             return None
-        rows = delta.appended_rows(self._first, before.first, self.columns.names, most)
-        if rows is None or (corrected and not self._have_nothing_in_common(rows, corrected)):
+        new = delta.appended_files(self._first, before.first)
+        if new is None or (corrected and not self._have_nothing_in_common(new, corrected)):
             return None
-        return rows
+        return new
 
     def _is_uncorrected_since(self, before: ChangePosition) -> bool:
         """True if nothing but first results came since."""
@@ -195,9 +206,9 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         """The days that anything but first results is of."""
         return days_of(self._lake.table(self._operator, CORRECTIONS), self._versions[CORRECTIONS])
 
-    def _have_nothing_in_common(self, rows: pa.Table, corrected: set[date]) -> bool:
-        """True if no correction can stand for one of the new `rows`."""
-        return corrected.isdisjoint(rows[DAY].unique().to_pylist())
+    def _have_nothing_in_common(self, new: pa.Table, corrected: set[date]) -> bool:
+        """True if no correction can stand for a result in one of the `new` files."""
+        return not new.num_rows or corrected.isdisjoint(new[f"partition.{DAY}"].to_pylist())
 
     def _anew(self, before: ChangePosition) -> bool:
         """True if any result may have changed, because nothing was told yet or the operator was built anew."""
@@ -242,6 +253,12 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
         corrections = read_corrections(spark, lake, operator, corrections_at)
         return current_with_reasons(first, corrections, operator, updates, parted_from(lake, operator))
 
+    def appended_frame(self, spark: SparkSession, before: ChangePosition) -> DataFrame | None:
+        new = self._appended_files(before) if self._operator.result_key else None
+        if new is None:
+            return None
+        return read_paths(spark, self._first.table_uri, self.columns, [DAY], new["path"].to_pylist())
+
     def corrected(self, before: ChangePosition, most: int) -> Corrected | None:
         operator = self._operator
         if operator.window.merging or not operator.result_key or self._anew(before) or self._updates_since(before):
@@ -267,9 +284,9 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
     def _corrected_days(self) -> set[date]:
         return super()._corrected_days() | days_of(self._lake.updates(self._operator), self._updates_version)
 
-    def _have_nothing_in_common(self, rows: pa.Table, corrected: set[date]) -> bool:
+    def _have_nothing_in_common(self, new: pa.Table, corrected: set[date]) -> bool:
         # A session of one day may be part of a corrected one of another.
-        return not self._operator.window.merging and super()._have_nothing_in_common(rows, corrected)
+        return not self._operator.window.merging and super()._have_nothing_in_common(new, corrected)
 
     @property
     def _updates_version(self) -> int:

@@ -214,6 +214,10 @@ class Publishing:
         if rows is not None:
             told = self._told(rows, after)
             return stage(told) if rows.num_rows else None
+        appended = None if begins else look.appended_frame(spark, before)
+        if appended is not None:
+            first = appended.withColumns({SIGN: F.lit(1), REASON: F.lit("first")})
+            return delta.stage(self._numbered_frame(first, look, after), self._changes, statistics=(REVISION, SIGN))
         self._fold(spark, changes)
         signed = None if begins else look.signed(before, _IN_MEMORY)
         if signed is not None:
@@ -241,8 +245,12 @@ class Publishing:
         held = None if before is None else self._held(spark, before, look.columns)
         current = _on(look.rows(spark), days)
         changes = differences(current, None if held is None else _on(held, days), look.columns.names)
+        return self._numbered_frame(changes, look, after)
+
+    def _numbered_frame(self, signed: DataFrame, look: Look, after: ChangePosition) -> DataFrame:
+        """As `_numbered_changes`, of a frame."""
         clock = F.lit(None).cast("timestamp") if after.watermark is None else literal(after.watermark)
-        changes = changes.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
+        changes = signed.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
         return changes.select(*self._schema(look.columns, changes=True).names)
 
     def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:

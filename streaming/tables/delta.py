@@ -696,11 +696,10 @@ def among(table: DeltaTable, keys: Keys, columns: Sequence[str], most: int) -> p
     return rows_among(files_of(table), candidates, pa.schema([schema.field(name) for name in columns]), keys, most)
 
 
-def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: int) -> pa.Table | None:
-    """The rows that were appended to an open table after its version `since`, read without Spark.
+def appended_files(table: DeltaTable, since: int) -> pa.Table | None:
+    """The files that were added to an open table after its version `since`, as `files_added` lists them.
 
-    None where files of that version are there no more, as after a compaction, where the version itself is gone, or
-    where there are more rows than `most`.
+    None where files of that version are there no more, as after a compaction, or where the version itself is gone.
     """
     try:
         before = open_table(table.table_uri, since)
@@ -710,7 +709,13 @@ def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: i
     there = files_added(table)
     new = there.filter(pa.array([path not in old for path in there["path"].to_pylist()], pa.bool_()))
     is_compacted = there.num_rows - new.num_rows < len(old)
-    if is_compacted or sum(new["num_records"].to_pylist()) > most:
+    return None if is_compacted else new
+
+
+def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: int) -> pa.Table | None:
+    """The rows in the `appended_files`, read without Spark; None also where they are more than `most`."""
+    new = appended_files(table, since)
+    if new is None or sum(new["num_records"].to_pylist()) > most:
         return None
     return read_added(table, new).select(columns)
 

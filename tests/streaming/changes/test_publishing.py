@@ -280,6 +280,43 @@ def test_more_results_than_are_told_in_memory_are_told_by_tasks(
     assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
 
 
+def test_many_results_that_are_only_added_are_told_as_few_are_and_compared_with_none(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """```
+    on time  a@1 b@1 c@1  a@41              the windows at 0 close
+             b@81                           that of a at 40 closes
+    late            a@2                     the window of a at 0 is corrected, and later ones are not its day's alone
+             a@121                          that of b at 80 closes
+    ```
+    """
+    other = Lake(str(tmp_path / "other"))
+
+    def results(of: Lake) -> list[list[tuple[Any, ...]]]:
+        return [
+            sorted(tuple(row[name] for name in sorted(row)) for row in told(of, by_id, suffix))
+            for suffix in ("changes", "current")
+        ]
+
+    def add(*rows: Any) -> None:
+        run(spark, other, pipeline(), list(rows))
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_IN_MEMORY", 0)
+            run(spark, lake, pipeline(), list(rows))
+        assert results(lake) == results(other)
+
+    with monkeypatch.context() as patched:
+        patched.delattr(Publishing, "_differing")
+        add(*(reading(id_, 1, 5) for id_ in "abc"), reading("a", 41, 1))
+        add(reading("b", 81, 2))
+    assert [row["_revision"] for row in told(lake, by_id, "changes")].count(0) == 3
+    for each in (other, lake):
+        run(spark, each, pipeline(), [reading("a", 2, 2)])
+        assert correct(spark, each, by_id) and publish(spark, each, by_id)
+    add(reading("a", 121, 4))
+    assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
+
+
 def test_a_view_that_corrects_nothing_publishes_nothing(spark: SparkSession, lake: Lake) -> None:
     uncorrected = Windowed("uncorrected", readings, Tumbling("10 seconds"), {"readings": agg.count()}, late="drop")
     run(spark, lake, Pipeline(readings, (uncorrected,)), [reading("a", 1, 5), reading("a", 40, 1)])

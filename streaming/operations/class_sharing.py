@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from streaming.lake import Settings
-from streaming.spark import CLASS_PATH, archive_path, users_lists
+from streaming.spark import CLASS_PATH, archive_path, archiving_option, users_lists
 
 
 def make_class_archive() -> bool:
@@ -29,7 +29,7 @@ def make_class_archive() -> bool:
             "TIDEMARK_MASTER": "local[2]",
             # Classes of either way into the log.
             "TIDEMARK_INGEST": "both",
-            "TIDEMARK_SPARK_spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made}",
+            "TIDEMARK_SPARK_spark.driver.extraJavaOptions": archiving_option(made),
         }
         # The JVM writes the archive as its last deed, and holds the pipe open until then.
         subprocess.run(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         taken_entry,
         unreadable_files,
     )
-    from streaming.spark.class_sharing import archive_path
+    from streaming.spark.class_sharing import archive_path, archiving_option
     from streaming.spark.exact_json import as_json, exact_json
     from streaming.spark.files import (
         OF_ONE_TASK,

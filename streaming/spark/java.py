@@ -65,13 +65,16 @@ def java_launcher() -> str | None:
 
 
 def java_version() -> str:
-    """The version and the place of the Java that Spark will start, by the file `release` beside it; nothing is run."""
+    """The version and the place of the Java that Spark will start; nothing is run."""
     launcher = java_launcher()
-    if launcher is None:
-        return "not found"
+    return "not found" if launcher is None else f"{released_version(launcher) or 'of an unknown version'} ({launcher})"
+
+
+def released_version(launcher: str) -> str:
+    """The version of a Java, such as 25.0.2, by the file `release` beside it; empty where that does not say."""
     said = Path(launcher).resolve().parents[1] / "release"
     match = re.search(r'^JAVA_VERSION="(.*)"', said.read_text(), re.MULTILINE) if said.is_file() else None
-    return f"{match[1] if match else 'of an unknown version'} ({launcher})"
+    return match[1] if match else ""
 
 
 def _look_for_java() -> Java | str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import reduce
@@ -42,7 +42,7 @@ from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.revisions import intervals_of
 from streaming.selected import selected_rows
-from streaming.tables import contents_on, days_of, delta, newest_commits, read_added, read_paths, rows_on
+from streaming.tables import contents_on, days_of, delta, newest_commits, portions_of, read_added, rows_on
 from streaming.views import (
     current_with_reasons,
     parted_from,
@@ -127,8 +127,8 @@ class Look(ABC):
         """
         return None
 
-    def appended_frame(self, spark: SparkSession, before: ChangePosition) -> DataFrame | None:
-        """As `appended`, of results of which no two have one key, however many they are; None where it cannot tell."""
+    def appended_portions(self, before: ChangePosition) -> Iterator[pa.Table] | None:
+        """As `appended`, however many there are, a portion after the other; None where it cannot tell without Spark."""
         return None
 
     def signed(self, before: ChangePosition, most: int) -> pa.Table | None:
@@ -253,11 +253,9 @@ class _LookAtWindows(_LookAtCorrected[OverWindows]):
         corrections = read_corrections(spark, lake, operator, corrections_at)
         return current_with_reasons(first, corrections, operator, updates, parted_from(lake, operator))
 
-    def appended_frame(self, spark: SparkSession, before: ChangePosition) -> DataFrame | None:
-        new = self._appended_files(before) if self._operator.result_key else None
-        if new is None:
-            return None
-        return read_paths(spark, self._first.table_uri, self.columns, [DAY], new["path"].to_pylist())
+    def appended_portions(self, before: ChangePosition) -> Iterator[pa.Table] | None:
+        new = self._appended_files(before)
+        return None if new is None else portions_of(self._first, new, self.columns.names)
 
     def corrected(self, before: ChangePosition, most: int) -> Corrected | None:
         operator = self._operator

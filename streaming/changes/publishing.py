@@ -44,13 +44,15 @@ from streaming.tables import (
     arrow_schema_of,
     contents_on,
     delta,
+    files_added,
     groups_on,
     newest_commits,
+    portions_of,
     rows_on,
 )
 
 _IN_MEMORY = 100_000
-"""Results that are told without Spark at once."""
+"""Results that are told without Spark at once, where they have to be in memory."""
 _REVISION, _BEGINS, _RETOLD, _TAKEN_BACK = "revision", "begins", "retold", "taken_back"
 """Numbers of the tables: the newest revision; the first one that the changes have, the newest one that repeats what was
 told before, and the newest that takes a result back."""
@@ -210,14 +212,11 @@ class Publishing:
             table=changes,
             statistics=(REVISION, SIGN),
         )
-        rows = None if begins else look.appended(before, _IN_MEMORY)
-        if rows is not None:
-            told = self._told(rows, after)
-            return stage(told) if rows.num_rows else None
-        appended = None if begins else look.appended_frame(spark, before)
+        appended = None if begins else self._appended_since(look, before)
         if appended is not None:
-            first = appended.withColumns({SIGN: F.lit(1), REASON: F.lit("first")})
-            return delta.stage(self._numbered_frame(first, look, after), self._changes, statistics=(REVISION, SIGN))
+            told = (self._told(rows, after) for rows in appended)
+            schema = self._schema(look.columns, changes=True)
+            return delta.stage_portions(self._changes, told, schema, table=changes, statistics=(REVISION, SIGN))
         self._fold(spark, changes)
         signed = None if begins else look.signed(before, _IN_MEMORY)
         if signed is not None:
@@ -245,13 +244,17 @@ class Publishing:
         held = None if before is None else self._held(spark, before, look.columns)
         current = _on(look.rows(spark), days)
         changes = differences(current, None if held is None else _on(held, days), look.columns.names)
-        return self._numbered_frame(changes, look, after)
-
-    def _numbered_frame(self, signed: DataFrame, look: Look, after: ChangePosition) -> DataFrame:
-        """As `_numbered_changes`, of a frame."""
         clock = F.lit(None).cast("timestamp") if after.watermark is None else literal(after.watermark)
-        changes = signed.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
+        changes = changes.withColumns({REVISION: F.lit(after.revision).cast("bigint"), CLOCK: clock})
         return changes.select(*self._schema(look.columns, changes=True).names)
+
+    def _appended_since(self, look: Look, before: ChangePosition) -> Iterable[pa.Table] | None:
+        """First results that a look finds added, where nothing else has changed; None where that takes Spark."""
+        if not self._numbered:
+            return look.appended_portions(before)
+        # Copies are counted among all of them.
+        rows = look.appended(before, _IN_MEMORY)
+        return None if rows is None else [rows] if rows.num_rows else []
 
     def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:
         """First results, none of which was there before, as changes."""
@@ -332,7 +335,7 @@ class Publishing:
         if taken_back > at or begins_anew or has_others:
             staged = self._folded(spark, changes, current, wanted, begins_anew=begins_anew, has_others=has_others)
         else:
-            staged = self._appended(spark, changes, current, at, wanted)
+            staged = self._appended(changes, current, at, wanted)
 
         def fence(table: DeltaTable) -> None:
             if revision_of(table) != at:
@@ -342,16 +345,11 @@ class Publishing:
         staged.commit(numbers, numbers, fence=fence)
         return True
 
-    def _appended(
-        self, spark: SparkSession, changes: DeltaTable, current: DeltaTable, at: int, wanted: StructType
-    ) -> delta.Staged:
+    def _appended(self, changes: DeltaTable, current: DeltaTable, at: int, wanted: StructType) -> delta.Staged:
         """Changes after the revision `at`, none of which takes a result back, as results."""
-        if _rows_after(changes, at) > _IN_MEMORY:
-            rows = delta.read(spark, self._changes, changes.version()).where(F.col(REVISION) > at)
-            return delta.stage(rows.select(*wanted.names), self._current, statistics=(REVISION,))
-        told = delta.contents(changes, [(REVISION, ">", at)], wanted.names)
-        rows = told.select(wanted.names)
-        return delta.stage_rows(self._current, rows, wanted, table=current, statistics=(REVISION,))
+        told = portions_of(changes, _files_after(changes, at), wanted.names)
+        rows = (portion.filter(pc.greater(portion[REVISION], at)) for portion in told)
+        return delta.stage_portions(self._current, rows, wanted, table=current, statistics=(REVISION,))
 
     def _folded(
         self,
@@ -567,12 +565,16 @@ def _copies(rows: pa.Table) -> list[int]:
 
 def _rows_after(changes: DeltaTable, revision: int) -> int:
     """The number of rows in files that have later revisions."""
-    files = pa.table(changes.get_add_actions(flatten=True))
+    return pc.sum(_files_after(changes, revision)["num_records"]).as_py() or 0
+
+
+def _files_after(changes: DeltaTable, revision: int) -> pa.Table:
+    """The files that have later revisions, as `files_added` lists them."""
+    files = files_added(changes)
     if f"max.{REVISION}" not in files.column_names:
-        return pc.sum(files["num_records"]).as_py() or 0
+        return files
     # A file whose bounds nobody knows may have any revision.
-    later = pc.fill_null(pc.greater(files[f"max.{REVISION}"], revision), True)
-    return pc.sum(files["num_records"].filter(later)).as_py() or 0
+    return files.filter(pc.fill_null(pc.greater(files[f"max.{REVISION}"], revision), True))
 
 
 def revision_of(table: DeltaTable) -> int:

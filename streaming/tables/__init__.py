@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         arrow_schema_of,
         files_added,
         files_between,
+        portions_of,
         read_added,
         read_file,
         rows_between,

@@ -6,7 +6,7 @@ milliseconds, and some files have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import reduce
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SMALL = 16 * 2**20
 """Bytes of files up to which a table is read at once; Arrow's datasets import pandas, which takes longer than that."""
+_AT_ONCE = 100_000
+"""Rows of a portion."""
 _INT96 = "us"
 """Spark may write instants as INT96, of which Arrow makes nanoseconds unless told otherwise; these end in 2262."""
 
@@ -141,8 +143,26 @@ def read_file(files: fs.FileSystem, path: str, values: Mapping[str, pa.Scalar], 
 
     with files.open_input_file(path) as file:
         stored = parquet.ParquetFile(file, coerce_int96_timestamp_unit=_INT96)
-        count = stored.metadata.num_rows
         rows = stored.read(columns=[name for name in schema.names if name in stored.schema_arrow.names])
+        return _completed(rows, stored.metadata.num_rows, values, schema)
+
+
+def portions_of(table: DeltaTable, added: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """As `read_added`, but a portion of the rows after the other, so that however many there are take little memory."""
+    from pyarrow import parquet
+
+    stored_schema, files = arrow_schema_of(table), files_of(table)
+    schema = pa.schema([stored_schema.field(name) for name in columns])
+    for path, values in _files(table, added):
+        with files.open_input_file(path) as file:
+            stored = parquet.ParquetFile(file, coerce_int96_timestamp_unit=_INT96)
+            there = [name for name in schema.names if name in stored.schema_arrow.names]
+            for rows in stored.iter_batches(_AT_ONCE, columns=there):
+                yield _completed(pa.Table.from_batches([rows]), rows.num_rows, values, schema)
+
+
+def _completed(rows: pa.Table, count: int, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
+    """So many rows of a file, with the values of its partition, and null in columns that it does not have."""
     columns = []
     for column in schema:
         if column.name in values:

@@ -497,17 +497,29 @@ def stage_rows(
 
     Whoever has opened the `table` by then gives it; it is brought up to date by the commit.
     """
+    return stage_portions(uri, [rows], schema, table=table, statistics=statistics)
+
+
+def stage_portions(
+    uri: str,
+    portions: Iterable[pa.Table],
+    schema: T.StructType,
+    *,
+    table: DeltaTable | None = None,
+    statistics: Sequence[str] = (),
+) -> Staged:
+    """As `stage_rows`, of rows that come a portion after the other; few of them are in memory at once."""
     table = opened(uri) if table is None else table
-    stored = rows.schema
     by = partitions(table)
-    if by:
-        stored = pa.schema([field for field in stored if field.name not in by])
-    files = TaskFiles(uri, stored, statistics, dated=bool(by))
-    for day in pc.unique(rows[DAY]).to_pylist() if by else [None]:
-        chosen = rows.filter(_is_day(rows[DAY], day)).select(stored.names) if by else rows
-        for batch in chosen.combine_chunks().to_batches():
-            files.write(batch, day)
-    return staged_files(uri, table, nullable(schema), files.close())
+    files: TaskFiles | None = None
+    for rows in portions:
+        stored = pa.schema([field for field in rows.schema if field.name not in by])
+        files = files or TaskFiles(uri, stored, statistics, dated=bool(by))
+        for day in pc.unique(rows[DAY]).to_pylist() if by else [None]:
+            chosen = rows.filter(_is_day(rows[DAY], day)).select(stored.names) if by else rows
+            for batch in chosen.combine_chunks().to_batches():
+                files.write(batch, day)
+    return staged_files(uri, table, nullable(schema), [] if files is None else files.close())
 
 
 def _is_day(days: pa.ChunkedArray, day: date | None) -> pa.ChunkedArray:

@@ -221,7 +221,7 @@ def test_of_two_processes_that_look_at_once_one_begins_again(
 ) -> None:
     run(spark, lake, Pipeline(readings, (visits,)), [reading("a", 1, 5), reading("a", 40, 1)])
     first, rival = Publishing(lake, by_id), Publishing(lake, by_id)
-    stage, raced = delta.stage_rows, list[bool]()
+    stage, raced = delta.stage_portions, list[bool]()
 
     def overtaken(*args: Any, **kwargs: Any) -> Any:
         staged = stage(*args, **kwargs)
@@ -231,7 +231,7 @@ def test_of_two_processes_that_look_at_once_one_begins_again(
         return staged
 
     _step_only(spark, lake)
-    monkeypatch.setattr(delta, "stage_rows", overtaken)
+    monkeypatch.setattr(delta, "stage_portions", overtaken)
     first.publish(spark)
     assert raced == [True, True]
     assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)

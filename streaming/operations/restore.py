@@ -184,7 +184,7 @@ def _is_whole(lake: Lake, pipeline: Pipeline, saved: Savepoint, table: SavedTabl
         return False
     if there is None or str(there.metadata().id) != table.identity:
         return False
-    return not delta.missing_files(there)
+    return not storage.missing_files(there)
 
 
 def _check_empty(to: Lake, pipeline: Pipeline) -> None:

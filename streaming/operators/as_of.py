@@ -14,7 +14,7 @@ from streaming.declare import CURRENT, Operator
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators.progress import generation_of, versions_now
-from streaming.tables import delta, newest_commits
+from streaming.tables import delta, newest_commits, storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,7 +105,7 @@ def _can_be_read(table: DeltaTable, version: int) -> bool:
     if version == table.version():
         return True
     then = delta.open_table(table.table_uri, version)
-    return then is not None and generation_of(then) == generation_of(table) and not delta.missing_files(then)
+    return then is not None and generation_of(then) == generation_of(table) and not storage.missing_files(then)
 
 
 def _through(operator: Operator, metadata: object) -> dict[str, int] | None:

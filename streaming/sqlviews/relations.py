@@ -32,7 +32,7 @@ from streaming.declare import CHANGES, CURRENT, ExternalTable, Operator, Stream,
 from streaming.lake import Lake
 from streaming.log import LogFiles, sign_of_row, standing, valid
 from streaming.revisions import followed_by, net, standing_rows
-from streaming.tables import EVER, Keys, TimeRange, delta, newest_commits, read_files, sql_type
+from streaming.tables import EVER, Keys, TimeRange, delta, newest_commits, read_files, sql_type, storage
 
 MARK = "_mark"
 """The column of `Relation.marked` by which a row is known."""
@@ -297,7 +297,7 @@ class ExternalRelation(PinnedRelation):
 
     def now(self, spark: SparkSession, through: int) -> DataFrame:
         table = self._at(through)
-        if table is None or (table.version() != delta.version_of(self._uri) and delta.missing_files(table)):
+        if table is None or (table.version() != delta.version_of(self._uri) and storage.missing_files(table)):
             raise NoVersionError(
                 f"{self.words(through)} at {self._uri!r} cannot be read any more: it or its files were cleaned away, "
                 "or another table is in its place.",
@@ -308,7 +308,7 @@ class ExternalRelation(PinnedRelation):
 
     def signed(self, spark: SparkSession, after: int, through: int) -> DataFrame | None:
         before, table = self._at(after), self._at(through)
-        if before is None or table is None or self._misfit(before) or delta.missing_files(before):
+        if before is None or table is None or self._misfit(before) or storage.missing_files(before):
             return None
         were, are = _differing(spark, self._uri, before, table)
         first = self._named(are).withColumn(REASON, F.lit(""))

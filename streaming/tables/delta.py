@@ -732,12 +732,6 @@ def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: i
     return read_added(table, new).select(columns)
 
 
-def missing_files(table: DeltaTable) -> list[str]:
-    """The data files of an open table that are not in its storage, by their paths in it."""
-    there = {path for path, _ in storage.walked(table.table_uri, lambda name: name != "_delta_log")}
-    return [path for path in map(str, table.get_add_actions()["path"].to_pylist()) if path not in there]
-
-
 def size(uri: str) -> int:
     """The bytes of all data files of an existing table."""
     return int(sum(opened(uri).get_add_actions()["size_bytes"].to_pylist()))

@@ -44,6 +44,12 @@ def files_of(table: DeltaTable) -> fs.FileSystem:
     return below(table.table_uri)
 
 
+def missing_files(table: DeltaTable) -> list[str]:
+    """The data files of an open table that are not in its storage, by their paths in it."""
+    there = {path for path, _ in walked(table.table_uri, lambda name: name != "_delta_log")}
+    return [path for path in map(str, table.get_add_actions()["path"].to_pylist()) if path not in there]
+
+
 def below(uri: str) -> fs.FileSystem:
     """The files of a folder, by paths relative to it."""
     files, path = resolve(uri)

@@ -44,7 +44,7 @@ from streaming.operators.runtime import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
 from streaming.sources.files import move_files
-from streaming.tables import delta, history
+from streaming.tables import delta, history, storage
 from streaming.windows.session import SessionWindow
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support import lookups
@@ -222,7 +222,7 @@ def test_maintenance_and_state_that_is_cleaned_keep_what_a_savepoint_needs_until
     tidy()
     log = next(table for table in cut.tables if table.place == "readings/log")
     with pytest.raises(Exception, match=r"(?i)version|not found|exist|no files"):
-        assert not delta.missing_files(DeltaTable(lake.log(readings), log.version)), "a file does not exist"
+        assert not storage.missing_files(DeltaTable(lake.log(readings), log.version)), "a file does not exist"
     with pytest.raises(SavepointError, match=r"has no savepoint 'five' in .*; there are: none"):
         find_savepoint(lake, pipeline, "five")
     assert totals(lake) == totals(original)

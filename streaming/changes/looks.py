@@ -42,7 +42,7 @@ from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.revisions import intervals_of
 from streaming.selected import selected_rows
-from streaming.tables import contents_on, days_of, delta, newest_commits, portions_of, read_added, rows_on
+from streaming.tables import contents_on, days_of, delta, newest_commits, portions_of, read_at_most, rows_on
 from streaming.views import (
     current_with_reasons,
     parted_from,
@@ -181,9 +181,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
 
     def appended(self, before: ChangePosition, most: int) -> pa.Table | None:
         new = self._appended_files(before)
-        if new is None or sum(new["num_records"].to_pylist()) > most:
-            return None
-        return read_added(self._first, new).select(self.columns.names)
+        return None if new is None else read_at_most(self._first, new, self.columns.names, most)
 
     def _appended_files(self, before: ChangePosition) -> pa.Table | None:
         """The files with what is new, where nothing that was current changes; None where it cannot tell."""

@@ -206,7 +206,7 @@ class Publishing:
         begins: bool,
     ) -> delta.Staged | None:
         stage = partial(
-            delta.stage_rows,
+            delta.stage_portions,
             self._changes,
             schema=self._schema(look.columns, changes=True),
             table=changes,
@@ -214,17 +214,14 @@ class Publishing:
         )
         appended = None if begins else self._appended_since(look, before)
         if appended is not None:
-            told = (self._told(rows, after) for rows in appended)
-            schema = self._schema(look.columns, changes=True)
-            return delta.stage_portions(self._changes, told, schema, table=changes, statistics=(REVISION, SIGN))
+            return stage(self._told(rows, after) for rows in appended)
         self._fold(spark, changes)
         signed = None if begins else look.signed(before, _IN_MEMORY)
         if signed is not None:
-            return stage(self._numbered_changes(signed, after)) if signed.num_rows else None
+            return stage([self._numbered_changes(signed, after)]) if signed.num_rows else None
         corrected = None if begins else look.corrected(before, _IN_MEMORY)
         if corrected is not None and (signed := self._corrected(corrected, before)) is not None:
-            told = self._numbered_changes(signed, after)
-            return stage(told) if signed.num_rows else None
+            return stage([self._numbered_changes(signed, after)]) if signed.num_rows else None
         days = None if begins else look.days(spark, before)
         if days == frozenset():
             return None
@@ -254,7 +251,7 @@ class Publishing:
             return look.appended_portions(before)
         # Copies are counted among all of them.
         rows = look.appended(before, _IN_MEMORY)
-        return None if rows is None else [rows] if rows.num_rows else []
+        return None if rows is None else [rows]
 
     def _told(self, rows: pa.Table, after: ChangePosition) -> pa.Table:
         """First results, none of which was there before, as changes."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         files_between,
         portions_of,
         read_added,
+        read_at_most,
         read_file,
         rows_between,
         rows_of,

@@ -61,6 +61,11 @@ def read_added(table: DeltaTable, added: pa.Table, columns: Sequence[str] | None
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
+def read_at_most(table: DeltaTable, added: pa.Table, columns: Sequence[str], most: int) -> pa.Table | None:
+    """As `read_added`; None where there are more rows than `most`."""
+    return None if sum(added["num_records"].to_pylist()) > most else read_added(table, added, columns)
+
+
 @dataclass(frozen=True)
 class FilesRead:
     """The number of files that were read, and of how many."""

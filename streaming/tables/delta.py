@@ -26,7 +26,7 @@ from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, Re
 from streaming.tables import s3, storage
 from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
 from streaming.tables.altering import attempts
-from streaming.tables.arrow import arrow_schema_of, files_added, read_added
+from streaming.tables.arrow import arrow_schema_of, files_added, read_at_most
 from streaming.tables.bounds import property_of_bounded, spans_listed
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
 from streaming.tables.history import entry_path, has_entry
@@ -727,9 +727,7 @@ def appended_files(table: DeltaTable, since: int) -> pa.Table | None:
 def appended_rows(table: DeltaTable, since: int, columns: Sequence[str], most: int) -> pa.Table | None:
     """The rows in the `appended_files`, read without Spark; None also where they are more than `most`."""
     new = appended_files(table, since)
-    if new is None or sum(new["num_records"].to_pylist()) > most:
-        return None
-    return read_added(table, new).select(columns)
+    return None if new is None else read_at_most(table, new, columns, most)
 
 
 def size(uri: str) -> int:

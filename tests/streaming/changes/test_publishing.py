@@ -30,7 +30,7 @@ from streaming.operations.restore import restore, restore_to
 from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.reading.stored import stored_rows
-from streaming.tables import delta
+from streaming.tables import arrow, delta
 from tests.streaming.deliveries.test_joins_delivered import OPERATORS, clicks, land
 from tests.streaming.deliveries.test_joins_delivered import PIPELINE as SHOP
 from tests.streaming.deliveries.test_joins_delivered import ads as advertisements
@@ -275,9 +275,9 @@ def test_more_results_than_are_told_in_memory_are_told_by_tasks(
 ) -> None:
     monkeypatch.setattr(module, "_IN_MEMORY", 1)
     rows = [reading(id_, 1 + 40 * day, day) for day in range(3) for id_ in "abc"]
-    run(spark, lake, pipeline(), rows)
-    assert len(told(lake, by_id, "current")) > 1
-    assert net(lake, by_id) == standing(lake, by_id) == overlaid(spark, lake, by_id)
+    run(spark, lake, Pipeline(readings, (ECHOED,)), rows)
+    assert len(told(lake, ECHOED, "current")) > 1
+    assert net(lake, ECHOED) == standing(lake, ECHOED) == overlaid(spark, lake, ECHOED)
 
 
 def test_many_results_that_are_only_added_are_told_as_few_are_and_compared_with_none(
@@ -302,6 +302,8 @@ def test_many_results_that_are_only_added_are_told_as_few_are_and_compared_with_
         run(spark, other, pipeline(), list(rows))
         with monkeypatch.context() as patched:
             patched.setattr(module, "_IN_MEMORY", 0)
+            # A portion is a row.
+            patched.setattr(arrow, "_AT_ONCE", 1)
             run(spark, lake, pipeline(), list(rows))
         assert results(lake) == results(other)
 

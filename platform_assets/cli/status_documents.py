@@ -160,7 +160,8 @@ class ReceiverDocument(BaseModel):
 
     `rows` came, `landed` of them are in `files` by now, and `refused` ones cannot be taken. `reconnects` counts the
     connections that were lost; `away_since` is null while the source is there. `behind`: bytes that the source keeps
-    until the receiver has landed them, null where it does not tell.
+    until the receiver has landed them, null where it does not tell. `losses`: how often the source had lost rows that
+    it was to keep; `lost` tells what, the last time, and `lost_at` when that was seen, also by a process before.
     """
 
     name: str
@@ -177,6 +178,9 @@ class ReceiverDocument(BaseModel):
     behind: int | None
     landed_at: datetime | None
     away_since: datetime | None
+    losses: int
+    lost: str
+    lost_at: datetime | None
 
 
 class PipelineDocument(BaseModel):

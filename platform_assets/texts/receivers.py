@@ -32,7 +32,7 @@ def receiver_table(receivers: Iterable[ReceiverStatus], now: datetime) -> Table:
             state,
             f"{counted(status.rows, 'row')}\n{status.unlanded:,} not landed{_behind(status)}",
             f"{status.landed:,} in {counted(status.files, 'file')}\n{status.guarantee}",
-            f"{status.refused:,} refused\n{counted(status.reconnects, 'reconnect')}",
+            f"{status.refused:,} refused\n{counted(status.reconnects, 'reconnect')}{_lost(status, now)}",
         )
     return table
 
@@ -44,6 +44,11 @@ def _megabytes(size: int) -> str:
 def _behind(status: ReceiverStatus) -> str:
     """The bytes that the source keeps for the receiver, where it tells."""
     return "" if status.behind is None else f"\n{_megabytes(status.behind)} behind"
+
+
+def _lost(status: ReceiverStatus, now: datetime) -> str:
+    """The time since the source was last seen to have lost rows."""
+    return "" if status.lost_at is None else f"\nlost rows {length((now - status.lost_at).total_seconds())} ago"
 
 
 def receiver_line(status: ReceiverStatus) -> str:
@@ -59,4 +64,6 @@ def receiver_line(status: ReceiverStatus) -> str:
         parts.append(f"{status.refused:,} refused as too large")
     if status.behind is not None:
         parts.append(f"{_megabytes(status.behind)} behind")
+    if status.lost_at is not None:
+        parts.append(f"lost rows at {status.lost_at:%Y-%m-%d %H:%M:%S} UTC ({status.lost})")
     return ", ".join(parts) + (f"; {status.why}" if status.why else "")

@@ -23,7 +23,8 @@ class Limits:
     the rows that came in that hour, as far as the table `progress` has them, which is a month. `sum(column)`,
     `avg(column)`, `count_if(column is null) / count(*)`, and `count(*)` of a view, are of the valid rows of its log, or
     the first results of the view, of an hour that its watermark has passed.
-    `failures_told_for`: how long after a row without an answer an enrichment is told of.
+    `failures_told_for`: how long an enrichment is told of after a row without an answer, and a receiver after its
+    source had lost rows.
 
     Raises:
         DeclarationError: an interval cannot be read, or a share is not between 0 and 1.

@@ -39,7 +39,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_views_follow": "Every view follows its log.",
     "stream_lookups_answer": "Every row for which an enrichment asks gets its answer.",
     "stream_deliveries_arrive": "Every target takes what is delivered to it.",
-    "stream_receivers_receive": "Every receiver is connected to its source, and can write what comes.",
+    "stream_receivers_receive": "Every receiver is connected, can write what comes, and its source has lost nothing.",
     "stream_clocks_are_together": "The clocks of streams that are joined are not far apart.",
 }
 """The condition that each alert watches, as it reads while all is well."""
@@ -148,9 +148,7 @@ def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStat
     recent_failures = {
         name: query
         for name, query in process.queries.items()
-        if query.failed_at is not None
-        and limits.failures_told_for is not None
-        and not _longer(query.failed_at, limits.failures_told_for, now)
+        if query.failed_at is not None and _lately(query.failed_at, limits.failures_told_for, now)
     }
     texts = (
         f"{name}: {query.failures:,} rows without an answer since the start, the last {_ago(now - query.failed_at)} ago"
@@ -171,8 +169,14 @@ def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus
         for receiver in overview.receivers
         if receiver.away_since is not None and _longer(receiver.away_since, limits.source_away_for, now)
     ]
+    lost = [
+        f"{receiver.name} has lost rows {_ago(now - receiver.lost_at)} ago: {receiver.lost}"
+        for receiver in overview.receivers
+        if receiver.lost_at is not None and _lately(receiver.lost_at, limits.failures_told_for, now)
+    ]
     numbers = {"receivers_that_wait": len(away)} if overview.receivers else {}
-    return AlertStatus("stream_receivers_receive", not away, "; ".join(away) or "all sources are there", numbers)
+    text = "; ".join([*away, *lost]) or "all sources are there"
+    return AlertStatus("stream_receivers_receive", not away and not lost, text, numbers)
 
 
 def _skew(skew: Skew | None, limits: Limits) -> AlertStatus:
@@ -189,6 +193,10 @@ def _skew(skew: Skew | None, limits: Limits) -> AlertStatus:
 
 def _longer(since: datetime | None, limit: str | None, now: datetime) -> bool:
     return since is not None and limit is not None and now - since > interval(limit)
+
+
+def _lately(at: datetime, limit: str | None, now: datetime) -> bool:
+    return limit is not None and not _longer(at, limit, now)
 
 
 def _ago(length: timedelta) -> str:

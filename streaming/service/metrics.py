@@ -131,6 +131,11 @@ _DECLARED = (
         "Rows refused as too large since the receiver was started.",
         _OF_RECEIVER,
     ),
+    Instrument(
+        "tidemark_receiver_losses_total",
+        "Times that the source had lost rows which it was to keep, since the receiver was started.",
+        _OF_RECEIVER,
+    ),
 )
 
 INSTRUMENTS: Mapping[str, Instrument] = {each.name: each for each in _DECLARED}
@@ -193,6 +198,7 @@ def _measured(overview: Overview, now: datetime) -> Iterator[tuple[str, str, flo
             "rows_total": receiver.rows + receiver.discarded,
             "unlanded_rows": receiver.unlanded,
             "refused_rows_total": receiver.refused,
+            "losses_total": receiver.losses,
         }
         for name, value in of_receiver.items():
             yield f"tidemark_receiver_{name}", receiver.name, value

@@ -56,6 +56,7 @@ class ReceiverReport:
         self._now = now
         self._written_at = self._logged_at = 0.0
         self._logged = ""
+        before = self._control.read(RECEIVER, ReceiverStatus)
         self.status = ReceiverStatus(
             name=receiver.name,
             address=receiver.connector.address,
@@ -64,6 +65,8 @@ class ReceiverReport:
             since=now(),
             at=now(),
             pid=os.getpid(),
+            lost="" if before is None else before.lost,
+            lost_at=None if before is None else before.lost_at,
         )
 
     def change(self, state: ReceiverState, why: str = "") -> None:
@@ -94,6 +97,12 @@ class ReceiverReport:
         """Count a file."""
         status = self.status
         self.update(landed=status.landed + rows, files=status.files + 1, landed_at=self._now())
+
+    def lost(self, why: str) -> None:
+        """Tell that the source has lost rows that it was to keep."""
+        _log.warning("%s: %s", self.status.name, why)
+        self.update(losses=self.status.losses + 1, lost=why, lost_at=self._now())
+        self._write()
 
     def discard(self, rows: int) -> None:
         """Count rows that come again, as they were not landed."""

@@ -200,6 +200,8 @@ class Receiving:
             self._report.update(behind=received.behind)
         if received.refused:
             _log.warning("%s: refused %s rows that are too large", self._receiver.name, received.refused)
+        if received.lost:
+            self._report.lost(received.lost)
         self._land_if_due(folder, waits=received.waits)
         self._report.write_if_due()
 

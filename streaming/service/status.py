@@ -169,6 +169,8 @@ class ReceiverStatus(_File):
     lost (`reconnects`), and what it has asked for on the connection that stands (`requested`). `discarded` ones came
     besides, and come again, as they were not landed when a connection was lost. `left_behind`: rows of a
     process before it that died. `behind`: bytes that the source keeps for it, None where it does not tell.
+    `losses`: how often the source had lost rows that it was to keep; `lost` tells what, the last time, and `lost_at`
+    when that was seen, also by a process before.
     """
 
     name: str
@@ -190,6 +192,9 @@ class ReceiverStatus(_File):
     behind: int | None = None
     landed_at: datetime | None = None
     away_since: datetime | None = None
+    losses: int = 0
+    lost: str = ""
+    lost_at: datetime | None = None
 
     @property
     def unlanded(self) -> int:

@@ -58,6 +58,10 @@ class Broker:
             self._process.kill() if killed else self._process.terminate()
             self._process.wait(20)
 
+    def forget(self) -> None:
+        """Remove what it has kept of its sessions; it must not run."""
+        (self.folder / "mosquitto.db").unlink()
+
     def publish(self, topic: str, *payloads: bytes, qos: int = 1, retain: bool = False) -> None:
         """Publish messages, and wait until the broker has them."""
         client = Client(CallbackAPIVersion.VERSION2)

@@ -30,7 +30,8 @@ class Received:
     these rows and all before them are durable under their final name, for a source that waits for a word. `behind`:
     bytes that the source keeps for this connector, as they are not landed; None where it does not tell, or not now.
     `waits`: the source gives no more before all of these are landed, so they land at once. `stands`: false where the
-    source has not answered yet, so that nothing tells whether it is there.
+    source has not answered yet, so that nothing tells whether it is there. `lost`: what the source has lost of the rows
+    that it was to keep, in words; it is told in the log, the status and an alert.
     """
 
     rows: Sequence[bytes] = ()
@@ -40,6 +41,7 @@ class Received:
     behind: int | None = None
     waits: bool = False
     stands: bool = True
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Connector(ABC):
     - *at most once*: nobody can ask for a row again. Rows go to a hidden file as they come; whole rows that a process
       left there when it died are landed by the next one.
     - *at least once*: the source keeps a row until it hears that it is landed (`Received.landed`), and gives it again
-      otherwise. What a process left behind when it died is thrown away.
+      otherwise. What a process left behind when it died is thrown away. A cursor is for what the next connection is to
+      know, and has no rows behind it.
     - *exactly once*: the source goes on at a cursor, which is landed in one step with the rows (`Received.cursor`). It
       may wait for a word, too, to forget what is before the cursor. Rows that come without a cursor wait for the next
       one, however many and old they are, and come again where it does not come.

@@ -20,7 +20,8 @@ class Mqtt(MessageBroker):
     `topics` are filters, in which `+` stands for one level and `#` for all that follow. `client_id` names the session
     that the broker keeps for the receiver while it is away, for `keeps_for`: at least once, for messages that are
     published with QoS 1 or 2. What is published with QoS 0 the broker keeps for nobody. Two that use one name push each
-    other out. The first time only what is published from then on comes, and what topics retain.
+    other out. The first time only what is published from then on comes, and what topics retain. A broker that has no
+    session any more is told of (`Received.lost`), as what it kept has gone with it.
 
     A row is the payload, in which line breaks become spaces. With `envelope` it is an object with `topic` and
     `payload`, a text; or with `payload_base64` where the payload is no UTF-8. A message that is longer than
@@ -80,10 +81,23 @@ class Mqtt(MessageBroker):
         from streaming.sources.receivers.mqtt_session import MqttSession
 
         session = MqttSession(self, self.client_id, self.topics, self.session_seconds)
-        with session.connected(self.host, self.port):
-            yield Received()
+        with session.connected(self.host, self.port) as is_kept:
+            known, own = reception.cursor, {"client_id": self.client_id}
+            lost = "" if known is None or is_kept else self._lost(known["client_id"])
+            # Landed at once, so that whoever connects next knows of the session.
+            yield Received(cursor=None if known == own else own, waits=known != own, lost=lost)
             while True:
                 yield session.portion()
+
+    def _lost(self, client_id: str) -> str:
+        """The loss of a session that there was, of `client_id`, in words."""
+        before = "any more" if client_id == self.client_id else f"(the one before was {client_id!r})"
+        return (
+            f"{self.address} has no session {self.client_id!r} {before}, so what was published while the receiver was "
+            "away did not come, nor what had come and was not landed. Let the publishers send it again. Brokers keep a "
+            f"session for {self.keeps_for}, as is declared here, for less where they are configured so, and without "
+            "persistence until they restart."
+        )
 
 
 def _is_filter(topic: str) -> bool:

@@ -34,7 +34,7 @@ class MqttSession(MessagePortions[MQTTMessage]):
         self._topics = topics
         self._seconds = seconds
         self._refusal = ""
-        self._subscribed = False
+        self._subscribed = self._is_kept = False
         self._client = Client(
             CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
         )
@@ -44,8 +44,8 @@ class MqttSession(MessagePortions[MQTTMessage]):
         self._client.on_message = self._on_message
 
     @contextmanager
-    def connected(self, host: str, port: int) -> Iterator[None]:
-        """The session of the broker for as long as the body lasts, subscribed to all topics.
+    def connected(self, host: str, port: int) -> Iterator[bool]:
+        """The broker's session for as long as the body lasts, subscribed to all topics; true if it was there before.
 
         Raises:
             ReceiverError: the broker cannot be reached, or refuses; or a variable or certificate is not there.
@@ -72,7 +72,7 @@ class MqttSession(MessagePortions[MQTTMessage]):
                 self._read(IDLE)
                 if time.monotonic() > deadline:
                     raise ReceiverError(f"{broker.address} does not answer; start the broker, or correct it.")
-            yield
+            yield self._is_kept
         finally:
             # The session stays, with what is not acknowledged.
             self._client.disconnect()
@@ -104,6 +104,7 @@ class MqttSession(MessagePortions[MQTTMessage]):
         if code.value >= _FAILED:
             self._refusal = str(code)
             return
+        self._is_kept = flags.session_present
         # What a topic retains comes with a new subscription only, not each time that the connection was lost.
         options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
         client.subscribe([(topic, options) for topic in self._topics])

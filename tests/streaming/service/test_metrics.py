@@ -54,6 +54,7 @@ RUNNING = Overview(
             pid=2,
             rows=12,
             landed=9,
+            losses=2,
         ),
     ),
 )
@@ -97,6 +98,7 @@ def test_o7_metrics() -> None:
         'tidemark_receiver_up{pipeline="beats",receiver="in"} 1.0',
         'tidemark_receiver_rows_total{pipeline="beats",receiver="in"} 12.0',
         'tidemark_receiver_unlanded_rows{pipeline="beats",receiver="in"} 3.0',
+        'tidemark_receiver_losses_total{pipeline="beats",receiver="in"} 2.0',
     ):
         assert sample in text
 

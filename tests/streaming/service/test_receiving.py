@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -16,7 +17,9 @@ from threading import Event
 from typing import ClassVar
 
 import pytest
+from rich.console import Console
 
+from platform_assets.texts.receivers import receiver_line, receiver_table
 from streaming import Connector, HttpPoll, Lake, Received, Reception, TcpSocket, Websocket
 from streaming.base.errors import LeaseError, ReceiverError
 from streaming.service import receivers, retries
@@ -276,7 +279,7 @@ class LateToFail(Connector):
 def test_a_run_that_fails_late_is_a_repetition_and_waited_for_longer_each_time(
     rows: tuple[bytes, ...], lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receivers, "_STEADY", 0.02)
+    monkeypatch.setattr(receivers, "_STEADY", 0.2)
     before = LateToFail.connections
     with running(lake, received(LateToFail(rows))) as run:
         until(lambda: LateToFail.connections >= before + 3, "tried again")
@@ -322,6 +325,51 @@ def test_a_queue_keeps_what_is_not_landed_and_gives_it_again(lake: Lake) -> None
         until(lambda: run.status.discarded == 1 and run.rows == 4, "given once more")
     assert landed_rows(lake) == ["a", "b", "c", "d"]
     assert Acknowledged.queue == []
+
+
+@dataclass(frozen=True)
+class Forgetful(Connector):
+    """A source that keeps rows, but has lost some by the next connection for each word in `losses`."""
+
+    guarantee: ClassVar[LandingGuarantee] = "at least once"
+    losses: ClassVar[list[str]] = []
+    known: ClassVar[list[object]] = []
+
+    @property
+    def address(self) -> str:
+        return "forgetful"
+
+    def receive(self, reception: Reception) -> Generator[Received, None, None]:
+        self.known.append(reception.cursor)
+        yield Received(cursor="session", waits=True, lost=self.losses.pop() if self.losses else "")
+        while True:
+            time.sleep(0.05)
+            yield Received()
+
+
+def test_what_a_source_has_lost_is_told_by_an_alert_for_a_while_and_in_the_status_from_then_on(lake: Lake) -> None:
+    pipeline = received(Forgetful(), every="1 hour")
+    Forgetful.known.clear()
+    with running(lake, pipeline) as run:
+        until(lambda: run.statuses and run.status.state == "receiving", "connected")
+        assert (run.status.losses, run.status.lost, run.status.lost_at) == (0, "", None)
+    Forgetful.losses.append("the session is gone")
+    for losses in (1, 0):
+        with running(lake, pipeline) as run:
+            until(lambda: run.statuses and run.status.state == "receiving", "connected again")
+            until(lambda: run.status.losses == losses and run.status.lost_at, "told")  # noqa: B023
+        overview = look(lake, pipeline)
+        (receiver,) = overview.receivers
+        assert (receiver.lost, receiver.why) == ("the session is gone", "")
+        assert receiver.lost_at is not None
+        for minutes, raised in ((9, ["stream_receivers_receive"]), (11, [])):
+            alerts = evaluate(overview, pipeline.limits, receiver.lost_at + timedelta(minutes=minutes))
+            assert [alert.name for alert in alerts if not alert.passed] == raised
+        assert "UTC (the session is gone)" in receiver_line(receiver)
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(receiver_table([receiver], receiver.lost_at + timedelta(hours=2)))
+        assert "lost rows 2 h 0 min ago" in console.export_text()
+    assert Forgetful.known == [None, "session", "session"], "the next connection knows its cursor, without a row"
 
 
 @pytest.mark.long

@@ -89,6 +89,32 @@ def test_what_was_not_landed_comes_again_also_from_a_broker_that_was_killed(mosq
 
 
 @pytest.mark.long
+def test_a_session_that_its_broker_has_lost_is_told_and_what_is_published_from_then_on_lands(
+    mosquitto: Broker, lake: Lake
+) -> None:
+    pipeline = received(replace(MQTT, port=mosquitto.port), every="100 milliseconds")
+    with running(lake, pipeline) as run:
+        until(lambda: run.statuses and run.status.state == "receiving", "connected")
+        mosquitto.publish("sensors/a", b"before")
+        until(lambda: landed_rows(lake) == ["before"], "landed")
+    mosquitto.publish("sensors/a", b"kept, and lost with the session")
+    mosquitto.end()
+    mosquitto.forget()
+    mosquitto.start()
+    with running(lake, pipeline) as run:
+        until(lambda: run.statuses and run.status.losses == 1, "told")
+        assert "has no session 'tidemark' any more" in run.status.lost
+        mosquitto.publish("sensors/a", b"after")
+        until(lambda: landed_rows(lake) == ["before", "after"], "landed")
+    renamed = received(replace(MQTT, port=mosquitto.port, client_id="renamed"), every="100 milliseconds")
+    for losses in (1, 0):
+        with running(lake, renamed) as run:
+            until(lambda: run.statuses and run.status.state == "receiving", "connected")
+        assert run.status.losses == losses
+        assert "has no session 'renamed' (the one before was 'tidemark')" in run.status.lost
+
+
+@pytest.mark.long
 def test_more_messages_wait_for_their_landing_than_a_broker_hands_out_unasked(mosquitto: Broker) -> None:
     connector = replace(MQTT, port=mosquitto.port)
     take(connector, 0, lands=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -466,7 +465,7 @@ def rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
 
 def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
     """These columns of an operator's own table, which is open, and the day."""
-    there = StructType.fromJson(json.loads(own.schema().to_json()))
+    there = delta.columns_of(own)
     return StructType([there[name] for name in (*names, DAY)])
 
 

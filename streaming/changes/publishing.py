@@ -6,7 +6,6 @@ nothing to compute: the next one brings the results up to the changes.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -586,7 +585,7 @@ def _number(table: DeltaTable, name: str) -> int:
 
 def _types(table: DeltaTable) -> dict[str, DataType]:
     """The type of each column of an open table."""
-    return {field.name: field.dataType for field in StructType.fromJson(json.loads(table.schema().to_json()))}
+    return {field.name: field.dataType for field in delta.columns_of(table)}
 
 
 def _fence(operator: Operator, before: ChangePosition) -> delta.Fence:

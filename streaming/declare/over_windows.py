@@ -204,7 +204,7 @@ class OverWindows(Operator):
         return dropping if self.late == "drop" else ""
 
     @property
-    def parts_sessions(self) -> bool:
+    def sessions_may_part(self) -> bool:
         """True for sessions of a stream of which rows are taken back, so that one may shrink or fall apart."""
         return self.window.merging and any(stream.takes_back for stream in self.reads)
 

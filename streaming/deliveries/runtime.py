@@ -126,7 +126,7 @@ class DeliveryRuntime:
         """Send the batch that `next_batch` has recorded, and record that it arrived; returns the number of its rows.
 
         Rows that the target refuses become dead letters, and do not count. Nothing is sent where the target says that
-        it has the batch already.
+        it has the batch already; all its rows count then.
 
         Raises:
             SinkError: the target is away, or refuses the batch as a whole; it is to be sent again.
@@ -162,7 +162,7 @@ class DeliveryRuntime:
         being sent is sent again, unless the target says that it arrived.
 
         Raises:
-            SinkError: a batch was being sent, and the target, which has to be asked, is away.
+            SinkError: a batch was being sent, and the target, which has to be asked unless it is `again`, is away.
             RedeliveryError: nobody can tell which rows follow in the table as it is now, or the target would keep
                 older rows of its keys.
             FencedError: another process has gone on meanwhile.
@@ -171,17 +171,13 @@ class DeliveryRuntime:
         if before is None:
             return self._read()
         self.ledger.check_places(again=again)
-        arrived_up_to = before.cursor
-        if before.is_pending and before.has_new_rows:
-            arrived = self.connected().delivered_through(before.generation) == before.planned
-            arrived_up_to = before.cursor if arrived else before.since
         if again:
             at = Cursor(self.outbox.start)
         elif before.is_held:
             # The ledger of a lake that was made of a savepoint names no generation of the table to go on from.
-            at = arrived_up_to
+            at = before.arrived_up_to
         else:
-            at = self.outbox.goes_on(arrived_up_to, before.of_generation)
+            at = self.outbox.goes_on(self._arrived_up_to(before), before.of_generation)
         after = before.anew(self.outbox.generation(), at)
         if again and self.delivery.what == "current":
             after = replace(after, whole_at=at.unit, repeats=1)
@@ -190,6 +186,12 @@ class DeliveryRuntime:
         self.ledger.adopt()
         self.forget()
         return after
+
+    def _arrived_up_to(self, ledger: Ledger) -> Cursor:
+        """The place up to which every row was sent, by what the target says of a batch that was being sent."""
+        if ledger.is_pending and self.connected().delivered_through(ledger.generation) == ledger.planned:
+            return ledger.cursor
+        return ledger.arrived_up_to
 
     def ask_for_days(self, days: Iterable[date]) -> int:
         """Record in the ledger that `days` are to be delivered again; returns the number of the newest request.
@@ -218,8 +220,8 @@ class DeliveryRuntime:
     def forget_earlier(self) -> int:
         """Remove dead letters of generations before one that began with all rows; returns how many of others stay.
 
-        Once all rows have arrived theirs have, too, or are refused as new ones. Those of a generation that was let go
-        on, no batch of this one sends again.
+        Once all rows have arrived, so have theirs, or they are refused as new ones. After a generation that only went
+        on, they stay: no batch of this one sends them again.
         """
         ledger = self.ledger.read()
         if ledger is None:

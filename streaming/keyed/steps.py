@@ -81,8 +81,7 @@ class KeyedSteps:
 
     def repair(self) -> None:
         """Remove state that is of other results than there are; it follows from the log once more."""
-        state, results = self._outputs.position(), self._outputs.at("")
-        if results.is_behind(state) or (state.has_begun and state.generation != results.generation):
+        if self._outputs.has_other_state():
             storage.remove_folder(self._uri(STATE))
 
     def migrate(self) -> str | None:
@@ -219,7 +218,7 @@ class KeyedSteps:
             says=after.told_from(at),
             numbers={**self._numbers(at, after), **numbers},
             fence=lambda table: at.fence(self._keyed, table),
-            replaces=replaced,
+            outdated=replaced,
         )
         size = sum(file.size for file in left) + sum(file.size for file in folded.state)
         return rows + sum(file.rows for file in left), size

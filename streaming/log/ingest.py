@@ -135,16 +135,16 @@ class Ingest:
         query = query_id(stream.source.checkpoint(reading.checkpoint, reading.memory))
         if query is None:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
-        txn = delta.Txn(query, query_batch)
         # After a restart Spark may replay batches committed before the crash; they come first, so after the first new
         # one the table need not be asked again.
-        held = self._newest_held(query) if self._may_repeat else -1
-        self._may_repeat = held >= query_batch
         if self._may_repeat:
-            stream.source.check_repeated(reading, query_batch)
-            if held > query_batch:
+            held = self._newest_held(query)
+            if held >= query_batch:
+                stream.source.check_repeated(reading, query_batch)
+                if held == query_batch:
+                    return None
                 raise older_copy(reading.checkpoint, f"its batch {query_batch} comes now, and the log has batch {held}")
-            return None
+            self._may_repeat = False
         checked_salts(stream, {} if head is None else head.salts)
         taken = stream.source.take(self._spark, reading, query_batch, raw)
         processed_at = self._now()
@@ -157,7 +157,7 @@ class Ingest:
             )
         next_batch = _NextBatch(self._lake, stream, head, stamps, self._counts, self._pinned())
         memory = taken.remember(lambda: written.staged.read(self._spark), written.report.rows)
-        batch = next_batch.commit(written, memory, txn)
+        batch = next_batch.commit(written, memory, (query, query_batch))
         written.forget_payloads()
         taken.committed()
         return batch
@@ -237,13 +237,14 @@ class _NextBatch:
         self,
         written: _Written,
         memory: Memory | None,
-        txn: delta.Txn | None,
+        query_batch: tuple[str, int] | None,
         retraction: Mapping[str, Any] | None = None,
     ) -> Batch:
         """Append the rows in one commit, after which the source remembers `memory`.
 
-        `memory` is None where the source goes on remembering what it did. `txn` names the Spark batch that the rows
-        come from; it is None where they come from no query. A `retraction` moves no clock by its rows.
+        `memory` is None where the source goes on remembering what it did. `query_batch` is the query that the rows come
+        from, and the number of its batch; None where they come from no query. A `retraction` moves no clock by its
+        rows.
         """
         head, report, stream = self.head, written.report, self.stream
         moved = {} if retraction else report.greatest
@@ -254,8 +255,8 @@ class _NextBatch:
         told = stream.source.told_watermark(self.lake, after)
         batch = Batch(
             number=self.stamps.number,
-            query=None if txn is None else txn.app_id,
-            query_batch=None if txn is None else txn.version,
+            query=None if query_batch is None else query_batch[0],
+            query_batch=None if query_batch is None else query_batch[1],
             state=next_state(head),
             summary=BatchSummary(greatest, sum(report.rows.values()), self.stamps.ingested_at, told=told),
             clock=stream.clock,
@@ -263,7 +264,7 @@ class _NextBatch:
             late={name: report.late.get(name, 0) for name in self.counts},
             unassigned={name: report.unassigned.get(name, 0) for name in self.counts},
             counted_by={name: each.by for name, each in self.counts.items()},
-            source_times=None if txn is None else optional_instants(written.source_times),
+            source_times=None if query_batch is None else optional_instants(written.source_times),
             unknown=add_unknown([report.unknown]),
             source=after,
             pins=next_pins({} if head is None else head.pins, self.pinned),
@@ -273,11 +274,11 @@ class _NextBatch:
             salts=salts if retraction else checked_salts(stream, salts),
             retraction=retraction or {},
         )
-        numbers: dict[str, int] = {}
+        numbers = {} if query_batch is None else dict([query_batch])
         if retraction:
             first = first_retraction(self.lake, stream)
             numbers = {RETRACTIONS: batch.number, RETRACTED_FROM: batch.number if first is None else first}
-        return commit_batch(written.staged, self.lake, stream, batch, txn, numbers)
+        return commit_batch(written.staged, self.lake, stream, batch, numbers)
 
 
 class _BySpark:
@@ -389,8 +390,8 @@ class _ByTasks:
 
     def resume_after(self, by_spark: _Written) -> None:
         """End the pause, if no row of the batch that Spark has ingested breaks a rule."""
-        broken = by_spark.report.rejected > 0 or any(by_spark.report.warned.values())
-        self._paused = self._paused and broken
+        breaks_a_rule = by_spark.report.rejected > 0 or any(by_spark.report.warned.values())
+        self._paused = self._paused and breaks_a_rule
 
     def _judged_by_spark(self, staged: delta.Staged) -> TaskReport | None:
         """The counts that are left to Spark, over the valid rows that tasks have written.
@@ -432,7 +433,7 @@ def _check_same(spark: SparkSession, stream: Stream, by_spark: _Written, by_task
         one, other = getattr(by_spark.report, name), getattr(by_tasks.report, name)
         if one != other:
             raise _differs(stream, name, one, other)
-    one, other = (_broken(each.report) for each in (by_spark, by_tasks))
+    one, other = (_broken_rules(each.report) for each in (by_spark, by_tasks))
     if one != other:
         raise _differs(stream, "warned", one, other)
     if by_spark.source_times != by_tasks.source_times:
@@ -444,7 +445,7 @@ def _check_same(spark: SparkSession, stream: Stream, by_spark: _Written, by_task
             raise _differs(stream, "a row", f"{more[0]} (of {who} alone)", "none")
 
 
-def _broken(report: TaskReport) -> dict[str, int]:
+def _broken_rules(report: TaskReport) -> dict[str, int]:
     """The watched rules that rows break; tasks do not name those that only Spark judges, which then hold."""
     return {name: number for name, number in report.warned.items() if number}
 
@@ -706,9 +707,9 @@ def append_heartbeat(
 
 def stage_batch(frame: DataFrame, lake: Lake, stream: Stream) -> delta.Staged:
     """Write the rows of one batch beside the log, which is created where it is not there yet."""
-    _created_log(lake, stream, frame.schema)
+    table = _created_log(lake, stream, frame.schema)
     statistics, diverse = _bounded_and_diverse(stream, frame.schema)
-    return delta.stage(frame, lake.log(stream), statistics=statistics, diverse=diverse)
+    return delta.stage(frame, lake.log(stream), table=table, statistics=statistics, diverse=diverse)
 
 
 def _created_log(lake: Lake, stream: Stream, schema: StructType) -> DeltaTable:
@@ -741,12 +742,11 @@ def commit_batch(
     lake: Lake,
     stream: Stream,
     batch: Batch,
-    txn: delta.Txn | None = None,
     numbers: Mapping[str, int] | None = None,
 ) -> Batch:
     """Commit the staged rows to the log, and with them the facts of the `batch`, which is returned.
 
-    `txn` names the Spark batch that the rows come from, if any; `numbers` stay with the table.
+    `numbers` stay with the table.
 
     Raises:
         FencedError: the number of the batch is not the next one of the log.
@@ -764,5 +764,5 @@ def commit_batch(
                 f"stop it and start again (`tidemark status {stream.name}` names it)."
             )
 
-    staged.commit(batch.to_json(), {**late_numbers(batch), **(numbers or {})}, fence=fence, txn=txn)
+    staged.commit(batch.to_json(), {**late_numbers(batch), **(numbers or {})}, fence=fence)
     return batch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -317,7 +316,7 @@ def _by_columns(log: DeltaTable, stream: Stream) -> tuple[FactChange, ...]:
 
 def _misfits(lake: Lake, log: DeltaTable, stream: Stream) -> tuple[FactChange, ...]:
     """The columns whose declared types the log cannot take, so that each run refuses them."""
-    there = {field.name: field.dataType for field in T.StructType.fromJson(json.loads(log.schema().to_json())).fields}
+    there = {field.name: field.dataType for field in delta.columns_of(log).fields}
     misfits = []
     for column in stream.format.columns:
         field = _spark_field(column.name, column.type)

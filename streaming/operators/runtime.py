@@ -638,6 +638,11 @@ class Outputs:
         """The progress from which the next step goes on."""
         return self.at(self._begins_at)
 
+    def has_other_state(self) -> bool:
+        """True if the state, where steps begin, is ahead of the operator's own table, or of another generation."""
+        state, own = self.position(), self.at("")
+        return own.is_behind(state) or (state.has_begun and state.generation != own.generation)
+
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """The batches to follow, in pieces of at most `most_rows` rows of each log, as `Steps.pieces` says.
 

@@ -107,7 +107,7 @@ def frame_of(question: Question, rows: LogRows) -> DataFrame:
 
 def types_of_log(lake: Lake, stream: Stream) -> StructType:
     """The columns of the stream's log, as Spark has them."""
-    return StructType.fromJson(json.loads(delta.opened(lake.log(stream)).schema().to_json()))
+    return delta.schema_of(lake.log(stream))
 
 
 def as_frame(question: Question, rows: pa.Table, columns: StructType) -> DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, reduce
-from itertools import groupby, takewhile
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -85,7 +85,7 @@ from streaming.revisions.steps import (
     stored_schema,
 )
 from streaming.sources import UnitTable
-from streaming.tables import delta, storage
+from streaming.tables import TaskFile, delta, storage
 
 _COUNTS = (TAKEN_BACK, ADDED_ROWS)
 FORGOTTEN = "forgotten"
@@ -117,8 +117,7 @@ class HistorySteps:
 
     def repair(self) -> None:
         """Remove state that is of other intervals than there are; it follows from the log once more."""
-        state, own = self._outputs.position(), self._outputs.at("")
-        if own.is_behind(state) or (state.has_begun and state.generation != own.generation):
+        if self._outputs.has_other_state():
             storage.remove_folder(self._lake.table(self._history, STATE))
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
@@ -153,11 +152,11 @@ class HistorySteps:
     def _commit(
         self,
         table: DeltaTable,
-        files: Any,
+        files: Sequence[TaskFile],
         at: Progress,
         after: Progress,
         numbers: Mapping[str, int] | None = None,
-        replaces: Any = (),
+        outdated: Sequence[str] = (),
     ) -> int:
         return delta.commit_files(
             table.table_uri,
@@ -165,7 +164,8 @@ class HistorySteps:
             says=after.told_from(at),
             numbers={**replace(after, generation=at.generation).numbers(), **(numbers or {})},
             fence=lambda there: at.fence(self._history, there),
-            replaces=replaces,
+            table=table,
+            outdated=outdated,
         )
 
     def _folded(
@@ -532,10 +532,11 @@ def _forgotten_by(came: DataFrame, history: History, batches: Sequence[Batch]) -
         forgotten: list[str] = []
         for number, of_batch in groupby(sorted(of_key.to_pylist(), key=itemgetter(BATCH)), itemgetter(BATCH)):
             clock = before[number]
-            is_old = (clock is not None and ages[rank] + after < clock for rank in sorted(ages))
-            last = max(
-                (rank for rank, _ in takewhile(itemgetter(1), zip(sorted(ages), is_old, strict=True))), default=0
-            )
+            last = 0
+            for rank in sorted(ages):
+                if clock is None or ages[rank] + after >= clock:
+                    break
+                last = rank
             for row in of_batch:
                 if row["_rank"] < last:
                     forgotten.append(row[ADDED])

@@ -158,7 +158,7 @@ class Revising:
             says=self._stream.revised_by,
             numbers={**self._numbers(batch), BUCKETS: state.buckets.count, **_until(forgetting, report)},
             fence=lambda table: _fence(table, self._stream, batch.number),
-            replaces=sorted({*report.replaced}),
+            outdated=sorted({*report.replaced}),
         )
 
     def _forgetting(self, batch: Batch, standing: DeltaTable) -> Forgetting | None:

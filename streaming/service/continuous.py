@@ -17,7 +17,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError, interval
 from streaming.changes import Publishing
-from streaming.clocks import latest
 from streaming.declare import ExternalTable, Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
@@ -39,13 +38,14 @@ _LOOKED_AT_EVERY = 5.0
 """Seconds between two looks at what is current of an operator that takes no step; another process corrects it."""
 _NOTED_EVERY = 5.0
 """Seconds between two looks at which versions of the tables belong together, where anything was written."""
-_MOST_PUBLISHING = 3
-"""The least time between two looks, in times that the last one took, so that a quarter of the time goes into them."""
+_PAUSE_AFTER_LOOK = 3
+"""The pause after a look, in times that the look took: looks take a quarter of the time, more where they are long."""
 
 Ending = Literal["stop", "drain"]
 GIVES_WAY = 3.0
-"""Seconds: a log waits no longer after a batch, and for no step that has taken as long already; nor does a step wait
-for a batch that has.
+"""The most seconds that a log waits for steps after a batch, and a step for a batch of its log.
+
+Nobody waits for a step or a batch that has taken as long already.
 
 On a machine that ingest alone can keep busy, a step takes several times as long beside the next batch as before it,
 which has more rows in exchange, and a row of a larger batch is cheaper. Rows of a batch that ends just after a step
@@ -53,7 +53,7 @@ has begun would wait for this one and the next.
 """
 _LOOK_FOR_STEPS_EVERY = 0.02
 WORKS_OFF_AFTER = timedelta(seconds=10)
-"""The time that half of a batch's rows have waited for it from which on their log works off a backlog.
+"""A log works off a backlog if half of the rows of its newest batch had waited longer than this for it.
 
 Then nobody waits for anybody: its rows are late in any case, and all cores together are sooner done with them.
 """
@@ -63,7 +63,7 @@ class Continuous(Observer):
     """A pipeline, running; the caller holds its lease.
 
     Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log
-    and the steps over it give way to each other, for a moment: see `_Stepping`.
+    and the steps over it give way to each other, for a moment: see `GIVES_WAY`.
 
     `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
     about twice a second.
@@ -89,14 +89,15 @@ class Continuous(Observer):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
         self._delivering: list[Future[None]] = []
         self._news = {publishing.operator.name: Event() for publishing in self._run.publishing}
-        # Views that are read beside these wait for their steps, which are told of with what is published.
+        # A view that reads such an operator beside its streams learns of its steps by what is published.
         self._told_each_step = {each.operator.name for each in self._run.publishing if each.operator.current_with}
         self._updated = {view.name for view in pipeline.updated} & self._news.keys()
         self._delivered, self._ended, self._written = Event(), Event(), Event()
         self._wake = Event()
         self._steps = _Stepping(self._run, self.watch, self._threads, now, self._stepped)
         self._giving_way: set[str] = set()
-        self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
+        self._beat_at: dict[str, datetime] = {}
+        self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._reporter = Reporter(self._run, self.watch, now, on_measures, on_status)
 
     def run(self, ending: Callable[[], Ending | None], wake: Event) -> None:
@@ -190,26 +191,29 @@ class Continuous(Observer):
             self._steps.take_over()
 
     def _heartbeat(self) -> None:
-        """While the source is silent, its clock may go on by itself."""
-        if self._giving_way or self.watch.running().keys() & self._ingest.keys() or self._busy_lately():
-            return
-        # After a long stop the time since the last row is no silence of a source that nobody has looked into yet.
-        if any(query.lastProgress is None for query in self._ingest.values()):
-            return
-        declared = [stream.clock.heartbeat_after for stream in self._pipeline.streams if stream.clock.heartbeat_after]
-        spacing = min(declared, key=interval, default=self._pipeline.trigger)
-        if self.now() - self._beat_at >= interval(spacing) and self._run.advance_idle_clocks():
-            self._beat_at = self.now()
+        """Move the clocks of the logs on whose own source is silent, each as often as it needs it."""
+        running = self.watch.running()
+        silent = {name for name in self._ingest if name not in running and self._is_silent(name)}
+        now = self.now()
+        self._beat_at |= dict.fromkeys(self._run.advance_idle_clocks(silent), now)
 
-    def _busy_lately(self) -> bool:
-        last = latest(*(self.watch.last_ended.get(name) for name in self._ingest))
-        return last is not None and self.now() - last < 2 * interval(self._pipeline.trigger)
+    def _is_silent(self, query: str) -> bool:
+        """True if a log, by its query, has neither taken a batch of late nor a heartbeat."""
+        stream = ingested_stream(self._pipeline, query)
+        # After a long stop the time since the last row is no silence of a source that nobody has looked into yet.
+        if stream is None or query in self._giving_way or self._ingest[query].lastProgress is None:
+            return False
+        trigger = self._pipeline.trigger
+        ended, beat = self.watch.last_ended.get(query), self._beat_at.get(query)
+        is_busy = ended is not None and self.now() - ended < 2 * interval(trigger)
+        spacing = interval(stream.clock.heartbeat_after or trigger)
+        return not is_busy and (beat is None or self.now() - beat >= spacing)
 
     def _drain(self, until: Callable[[], bool]) -> bool:
         """Publish all that was taken in; False where `until` became true before the end."""
         self._stop_ingest()
-        steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up]
-        steps += [self._end_deliveries, self._run.publish_all]
+        steps: list[Callable[[], object]] = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all]
+        steps += [self._run.catch_up, self._end_deliveries, self._run.publish_all]
         rest = partial(self._run.deliveries.deliver_all, stop=self._ended)
         return self._carry_out([*steps, rest], until)
 
@@ -222,7 +226,7 @@ class Continuous(Observer):
             if self._run.publish(publishing):
                 self._run.together.see(publishing.operator)
                 self._written.set()
-            self._delivered.wait(min(_MOST_PUBLISHING * (monotonic() - began), _LOOKED_AT_EVERY))
+            self._delivered.wait(min(_PAUSE_AFTER_LOOK * (monotonic() - began), _LOOKED_AT_EVERY))
             news.wait(_LOOKED_AT_EVERY)
 
     def _note_together(self) -> None:
@@ -266,7 +270,7 @@ class Continuous(Observer):
         if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
         deadline = self.now() + _PUBLISHED_WITHIN
-        steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all]
+        steps: list[Callable[[], object]] = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all]
         # The failure of the log is the one to tell; operators publish the rest after the next start.
         with suppress(Exception):
             self._carry_out(steps, until=lambda: ending() == "stop" or self.now() > deadline)
@@ -353,7 +357,7 @@ class _Stepping:
         logs = {ingest_query(self._run.pipeline, stream) for stream in runtime.operator.reads}
         began = {query: since for query, (_, since) in self._watch.running().items() if query in logs}
         lately = (query for query, since in began.items() if (self._now() - since).total_seconds() < GIVES_WAY)
-        return not all(map(self._works_off_a_backlog, lately))
+        return any(not self._works_off_a_backlog(query) for query in lately)
 
     def _works_off_a_backlog(self, query: str) -> bool:
         """True of the query of a log whose newest rows had waited for long when their batch began."""

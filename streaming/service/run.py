@@ -229,10 +229,13 @@ class Run:
             if not runtime.operator.reads_current:
                 self.step(runtime)
 
-    def advance_idle_clocks(self) -> bool:
-        """A heartbeat for each log whose clock a silence has moved on since the newest batch; tells if one did."""
-        beats = [writer.advance_idle_clock() for writer in self.writers]
-        return any(beats)
+    def advance_idle_clocks(self, queries: Collection[str] | None = None) -> list[str]:
+        """A heartbeat for each log whose clock a silence has moved on since the newest batch; returns their queries.
+
+        None asks all logs, else only those of the `queries` named.
+        """
+        asked = [writer for writer in self.writers if queries is None or writer.name in queries]
+        return [writer.name for writer in asked if writer.advance_idle_clock()]
 
     def end_of_input(self) -> None:
         """A heartbeat past everything that is pending, for each log."""

@@ -194,7 +194,7 @@ class StoredDelta(StoredTable):
                 f"{self._app}/{batch.generation}": batch.number,
             },
             fence=fence,
-            replaces=[file.path for file in replaced],
+            outdated=[file.path for file in replaced],
         )
 
     def _write(self, rows: pa.Table) -> list[TaskFile]:

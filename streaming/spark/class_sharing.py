@@ -19,12 +19,12 @@ from streaming.spark.sketches import sketches_jar
 _FIRST_WITH_CACHE = 25
 """The first Java that makes an AOT cache in one run."""
 _CACHE, _ARCHIVE = ".aot", ".jsa"
-# One that does not fit is not worth a word.
+# Java is not to warn of an archive that does not fit, as it starts without.
 _USED = {
-    _CACHE: "-XX:AOTCache={} -Xlog:aot=off",
-    _ARCHIVE: "-XX:SharedArchiveFile={} -Xlog:cds=off -Xlog:cds+dynamic=off",
+    _CACHE: '-XX:AOTCache="{}" -Xlog:aot=off',
+    _ARCHIVE: '-XX:SharedArchiveFile="{}" -Xlog:cds=off -Xlog:cds+dynamic=off',
 }
-_MADE = {_CACHE: "-XX:AOTCacheOutput={}", _ARCHIVE: "-XX:ArchiveClassesAtExit={}"}
+_MADE = {_CACHE: '-XX:AOTCacheOutput="{}"', _ARCHIVE: '-XX:ArchiveClassesAtExit="{}"'}
 
 
 def archive_options(class_path: str = "") -> str:
@@ -42,7 +42,7 @@ def archiving_option(path: Path) -> str:
 
 
 def archive_path(class_path: str = "") -> Path | None:
-    """Where the archive of this Java, this Spark and this class path lies, if it was made; None where no Java is."""
+    """The place of the archive of this Java, Spark and class path, made or not; None where there is no Java."""
     java = java_launcher()
     # No process is started to ask which version it is: each start of a session would wait for that.
     if java is None or not Path(java).exists():

@@ -1,7 +1,7 @@
 """Finds the Java that Spark will use, and says in one sentence what to do when it will not do.
 
 Uses the standard library only and imports nothing of Tidemark before it has something to raise, so that
-``python -P streaming/java.py`` works before any package is installed.
+``python -P streaming/spark/java.py`` works before any package is installed.
 """
 
 from __future__ import annotations

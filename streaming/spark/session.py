@@ -114,7 +114,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.
-        conf[_OPTIONS] += f" -Djava.io.tmpdir={settings.scratch}"
+        conf[_OPTIONS] += f' -Djava.io.tmpdir="{settings.scratch}"'
     if settings.lake.local() is not None or on_s3:
         # The default manager forks dozens of processes a batch on a local disk, and looks twice for each file on S3,
         # where its renames are no more atomic than these.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -96,8 +97,8 @@ class Meetings:
             *self._equalities_from(changed).values(),
         ]
         read: dict[str, dict[str, None]] = {}
-        for each in (each for of_places in told for bounds in of_places for each in bounds):
-            read.setdefault(self._query.places[each.of_place], {})[each.of_column] = None
+        for bound in chain.from_iterable(chain.from_iterable(told)):
+            read.setdefault(self._query.places[bound.of_place], {})[bound.of_column] = None
         return {name: [*columns] for name, columns in read.items()}
 
     def times_of_changes(self, changes: Changes) -> Mapping[str, TimeRange]:
@@ -121,16 +122,24 @@ class Meetings:
             if len(known) < len(values):
                 continue
             read, within = self._query.columns_read(of_places[0][0].place), times.get(name, EVER)
-            parts = list[Partners]()
-            for keys in map(Keys, known):
-                rows = self._relations[name].among(changes.through[name], keys, read, MOST_IN_MEMORY, within)
-                size += 0 if rows is None else rows.nbytes
-                if rows is None or size > MOST_FOUND:
-                    break
-                parts.append(Partners(keys, rows, within))
-            else:
-                partners[name] = parts
+            found = self._found(name, changes.through[name], map(Keys, known), read, within, MOST_FOUND - size)
+            if found is not None:
+                partners[name] = found
+                size += sum(each.rows.nbytes for each in found)
         return partners
+
+    def _found(
+        self, name: str, through: int, of: Iterable[Keys], read: Sequence[str], within: TimeRange, most: int
+    ) -> Sequence[Partners] | None:
+        """The rows of a relation that have one of the keys, for each of some keys; None for more bytes than `most`."""
+        found, size = list[Partners](), 0
+        for keys in of:
+            rows = self._relations[name].among(through, keys, read, MOST_IN_MEMORY, within)
+            size += 0 if rows is None else rows.nbytes
+            if rows is None or size > most:
+                return None
+            found.append(Partners(keys, rows, within))
+        return found
 
     def _values_of(self, changes: Changes, same: Sequence[Equality]) -> pa.Table | None:
         """The values that columns must have to equal those of the rows that changed in a place."""
@@ -191,5 +200,5 @@ def _moved(values: pa.ChunkedArray, distance: Distance) -> TimeRange:
         return LAST_MILLISECOND, FIRST_INSTANT
     since = first if distance.least is None else int(micros.min()) + distance.least
     until = last if distance.greatest is None else int(micros.max()) + distance.greatest
-    # A bound beyond the last instant leaves out no row, and one at it stands for none.
+    # Readers take the last instant for no bound, so one beyond it leaves out no row.
     return from_micros(min(max(since, first), last)), from_micros(min(max(until, first), last))

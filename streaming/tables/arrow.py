@@ -1,7 +1,7 @@
 """Rows of Delta tables by Arrow, so that they are read without Spark: small tables whole, others as datasets.
 
-They are not delta-rs's own, which leave out files by the statistics of the Delta log: those of instants are cut to
-milliseconds, and some files have none.
+Datasets of delta-rs are not used: they leave out files by the statistics of the Delta log, which cut instants to
+milliseconds and which some files do not have.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def arrow_schema_of(table: DeltaTable) -> pa.Schema:
 def rows_of(table: DeltaTable) -> pa.Table | ds.Dataset:
     """The rows of an open table."""
     added = files_added(table)
-    size = sum(added.column("size_bytes").to_pylist()) if added.num_rows else 0
+    size = sum(added["size_bytes"].to_pylist())
     return read_added(table, added) if size <= _SMALL else _dataset(table, added)
 
 
@@ -119,8 +119,8 @@ def rows_between(
 def files_between(added: pa.Table, time: str, between: Between, batches: tuple[int, int] | None = None) -> pa.Table:
     """The files, of those that `files_added` lists, that may have a row with a `time` between two instants.
 
-    Of the `batches` from one to another where they are given. They are told by their partition and bounds; one whose
-    bounds nobody knows may have any, and one of which no row has a time has none.
+    Of the batches from the first of `batches` to the second, both included, where they are given. Files are told by
+    their partition and bounds; one whose bounds nobody knows may have any, and one of which no row has a time has none.
     """
     near = [place for place in range(added.num_rows) if _may_have(added, place, time, between, batches)]
     return added.take(pa.array(near, pa.int64()))

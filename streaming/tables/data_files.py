@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from streaming.base import DAY, F, T, pc
 from streaming.tables.bounds import file_statistics
@@ -39,16 +39,14 @@ _SAMPLE = 2_048
 _DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
 
 
-def added_files(
-    table: DeltaTable, folder: str, statistics: Sequence[str]
-) -> tuple[list[AddAction | RemoveAction], int]:
+def added_files(table: DeltaTable, folder: str, statistics: Sequence[str]) -> tuple[list[AddAction], int]:
     """The files below `folder` of the table that hold rows, and how many rows those are.
 
     `statistics` names the columns whose bounds are kept.
     """
     files = files_of(table)
     selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=True)
-    actions: list[AddAction | RemoveAction] = []
+    actions: list[AddAction] = []
     total = 0
     for info in files.get_file_info(selector):
         if not info.path.endswith(".parquet"):

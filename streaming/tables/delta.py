@@ -94,10 +94,10 @@ def opened(uri: str, version: int | None = None) -> DeltaTable:
 
 def refresh(table: DeltaTable) -> None:
     """Bring an open table up to its newest version."""
-    entries, version = files_of(table), table.version()
-    # delta-rs lists the log for it, which on a disk takes as long as that has files. Of entries that are cleaned away
-    # the oldest go first, so there is none behind a version that has its own and no next one.
-    if is_on_disk(entries) and not has_entry(entries, version + 1) and has_entry(entries, version):
+    files, version = files_of(table), table.version()
+    # delta-rs lists the log for it, which on a disk takes as long as that has files. A version whose entry is there and
+    # whose next one is not is the newest: entries are cleaned away from the oldest on.
+    if is_on_disk(files) and not has_entry(files, version + 1) and has_entry(files, version):
         return
     table.update_incremental()
 
@@ -116,9 +116,14 @@ def version_of(uri: str) -> int | None:
     return None if (table := open_table(uri)) is None else table.version()
 
 
+def columns_of(table: DeltaTable) -> T.StructType:
+    """The columns of an open table."""
+    return T.StructType.fromJson(json.loads(table.schema().to_json()))
+
+
 def schema_of(uri: str) -> T.StructType:
     """The columns of an existing table."""
-    return T.StructType.fromJson(json.loads(opened(uri).schema().to_json()))
+    return columns_of(opened(uri))
 
 
 def opened_or_created(
@@ -208,7 +213,7 @@ def added_columns(table: DeltaTable, schema: T.StructType, uri: str) -> list[Fie
     Raises:
         LogError: the table has a column of that name, whose case does not count in Delta, with another type.
     """
-    stored = T.StructType.fromJson(json.loads(table.schema().to_json()))
+    stored = columns_of(table)
     there = {column.name.lower(): column for column in stored.fields}
     lacking = []
     for new in nullable(schema).fields:
@@ -280,26 +285,6 @@ def partitions(table: DeltaTable) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Txn:
-    """The idempotence key of a write, which Delta keeps: a query `app_id` writes its batch `version` at most once."""
-
-    app_id: str
-    version: int
-
-
-def is_written(table: DeltaTable, txn: Txn) -> bool:
-    """True if an open table holds the write already, by what Delta keeps of its transactions."""
-    written = table.transaction_version(txn.app_id)
-    return written is not None and written >= txn.version
-
-
-def has_written(uri: str, txn: Txn) -> bool:
-    """True if there is a table at `uri`, and it holds the write already."""
-    table = open_table(uri)
-    return table is not None and is_written(table, txn)
-
-
-@dataclass(frozen=True)
 class Mark:
     """A random text in a commit, by which a later attempt finds that an earlier one has succeeded after all.
 
@@ -342,7 +327,7 @@ class Staged:
     rows: int
     schema: T.StructType
     _table: DeltaTable
-    _actions: Sequence[AddAction | RemoveAction]
+    _actions: Sequence[AddAction]
     _replaces: Sequence[tuple[str, str, Any]] | None = None
     """Partition filters of the rows of the table that the staged ones replace.
 
@@ -379,9 +364,8 @@ class Staged:
         )
 
     def least(self, column: str) -> Any:
-        """The least value of a column whose bounds are kept; None where there is none."""
-        stats = (json.loads(each.stats) for each in self._actions if isinstance(each, AddAction))
-        bounds = (each.get("minValues", {}) for each in stats)
+        """The least bound that a file has of a column, as JSON has it; None where no file has one."""
+        bounds = (json.loads(each.stats).get("minValues", {}) for each in self._actions)
         return min((each[column] for each in bounds if column in each), default=None)
 
     def with_rows_of(self, other: Staged) -> Staged:
@@ -403,9 +387,8 @@ class Staged:
         numbers: Mapping[str, int] | None = None,
         *,
         fence: Fence = unfenced,
-        txn: Txn | None = None,
     ) -> int:
-        """Commit the rows to the table; returns how many they were, 0 where the table holds the write `txn` already.
+        """Commit the rows to the table; returns how many they were.
 
         `says` are JSON values that describe the commit, in its `userMetadata`; they go when the history is cleaned.
         `numbers` stay with the table, each as the version of a Delta transaction of that name, until a later commit
@@ -417,38 +400,32 @@ class Staged:
             FencedError: the `fence` says so.
         """
         table, schema = self._table, self.schema
-        mark = Mark(table.version())
-        properties = commit_properties(says, numbers or {}, mark, txn)
         replaces_all = self._replaces == ()
-        for attempt in attempts(table):
-            with attempt:
-                if mark.is_in(table):
-                    break
-                added = [] if replaces_all else added_columns(table, schema, self.uri)
-                if added:
-                    fence(table)
-                    # A commit of its own, before which delta-rs takes in what others have committed.
-                    table.alter.add_columns(added)
-                # A commit that came between is a compaction, which changes no row, or one of another process, which
-                # only the fence and `txn` can refuse: delta-rs itself would take the same transaction twice.
+
+        def write(properties: CommitProperties) -> None:
+            added = [] if replaces_all else added_columns(table, schema, self.uri)
+            if added:
                 fence(table)
-                if txn is not None and is_written(table, txn):
-                    return 0
-                table.create_write_transaction(
-                    [*_removals(table, self._outdated), *self._actions],
-                    mode="append" if self._replaces is None else "overwrite",
-                    schema=_replaced_schema(table, schema) if replaces_all else table.schema(),
-                    partition_by=partitions(table),
-                    partition_filters=list(self._replaces) if self._replaces else None,
-                    commit_properties=properties,
-                )
-        table.update_incremental()
-        write_checksum(table)
+                # A commit of its own, before which delta-rs takes in what others have committed.
+                table.alter.add_columns(added)
+            # A commit that came between is a compaction, which changes no row, or one of another process, which only
+            # the fence can refuse: delta-rs would take the number of the same batch twice.
+            fence(table)
+            table.create_write_transaction(
+                [*_removals(table, self._outdated), *self._actions],
+                mode="append" if self._replaces is None else "overwrite",
+                schema=_replaced_schema(table, schema) if replaces_all else table.schema(),
+                partition_by=partitions(table),
+                partition_filters=list(self._replaces) if self._replaces else None,
+                commit_properties=properties,
+            )
+
+        commit_once(table, says, numbers or {}, write)
         return self.rows
 
 
 def _replaced_schema(table: DeltaTable, schema: T.StructType) -> Schema:
-    """The columns of `schema`, of each of which the open table goes on saying what it says by now."""
+    """The columns of `schema`, each with the metadata that the open table has for it by now."""
     said = {field.name: field.metadata for field in table.schema().fields}
     return Schema.from_json(with_metadata(nullable(schema), said).json())
 
@@ -476,6 +453,7 @@ def stage(
     """
     table = opened(uri) if table is None else table
     if replaces != ():
+        # A type that does not fit is refused before anything is written.
         added_columns(table, frame.schema, uri)
     # Each attempt has a folder of its own, so that no files of one that died are committed; VACUUM removes those.
     folder = f"data/{uuid.uuid4().hex}"
@@ -495,7 +473,8 @@ def stage_rows(
 ) -> Staged:
     """As `stage`, of rows in memory, without Spark; `schema` has their columns as the table keeps them.
 
-    Whoever has opened the `table` by then gives it; it is brought up to date by the commit.
+    A type that does not fit is refused by the commit. Whoever has opened the `table` by then gives it; it is brought up
+    to date by the commit.
     """
     return stage_portions(uri, [rows], schema, table=table, statistics=statistics)
 
@@ -541,34 +520,31 @@ def commit_files(
     table: DeltaTable | None = None,
     mode: Literal["append", "overwrite"] = "append",
     schema: Schema | None = None,
-    replaces: Sequence[str] = (),
+    outdated: Sequence[str] = (),
 ) -> int:
     """Commit the `files`, which tasks have written, to the table; returns how many rows they hold.
 
     `table` is the open one where somebody has it; it has the commit then.
-    `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files of the table, by
+    `mode="overwrite"` replaces all rows, and with `schema` the columns; `outdated` names files of the table, by
     their paths in it, that the commit removes. For `says`, `numbers` and `fence` see `Staged.commit`.
 
     Raises:
         RewrittenError: one of the files to be replaced is not in the table any more.
         FencedError: the `fence` says so.
     """
-    table = opened(uri) if table is None else table
-    mark = Mark(table.version())
-    for attempt in attempts(table):
-        with attempt:
-            if mark.is_in(table):
-                break
-            fence(table)
-            table.create_write_transaction(
-                [*_removals(table, replaces), *(file.action() for file in files)],
-                mode=mode,
-                schema=schema or table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=commit_properties(says, numbers, mark),
-            )
-    table.update_incremental()
-    write_checksum(table)
+    there = opened(uri) if table is None else table
+
+    def write(properties: CommitProperties) -> None:
+        fence(there)
+        there.create_write_transaction(
+            [*_removals(there, outdated), *(file.action() for file in files)],
+            mode=mode,
+            schema=schema or there.schema(),
+            partition_by=partitions(there),
+            commit_properties=properties,
+        )
+
+    commit_once(there, says, numbers, write)
     return sum(file.rows for file in files)
 
 
@@ -619,17 +595,31 @@ def note(
     commit_files(uri, [], says=says, numbers=numbers, fence=fence)
 
 
-def commit_properties(
-    says: Mapping[str, Any], numbers: Mapping[str, int], mark: Mark, txn: Txn | None = None
-) -> CommitProperties:
-    """The properties of a commit; for `says`, `numbers` and `txn` see `Staged.commit`."""
-    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
-    return CommitProperties(
+def commit_once(
+    table: DeltaTable,
+    says: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    write: Callable[[CommitProperties], None],
+) -> None:
+    """Let `write` make one commit to an open table, with the properties that it is given, which say `says`.
+
+    It is called again where another commit came first, with the table brought up to date, until it or a call before it
+    has succeeded. For `says` and `numbers` see `Staged.commit`.
+    """
+    mark = Mark(table.version())
+    properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(says), _MARK: mark.text},
-        app_transactions=[*own, *(Transaction(name, number) for name, number in numbers.items())] or None,
+        app_transactions=[Transaction(name, number) for name, number in numbers.items()] or None,
         # delta-rs must not retry on a newer version, which the fence has not seen.
         max_commit_retries=0,
     )
+    for attempt in attempts(table):
+        with attempt:
+            if mark.is_in(table):
+                break
+            write(properties)
+    table.update_incremental()
+    write_checksum(table)
 
 
 def write_checksum(table: DeltaTable) -> None:
@@ -637,13 +627,13 @@ def write_checksum(table: DeltaTable) -> None:
 
     Nothing is raised where it cannot be written, because readers can do without it.
     """
-    entries, version = files_of(table), table.version()
+    files, version = files_of(table), table.version()
     with suppress(OSError):
         path = f"{table.table_uri.rstrip('/')}/{entry_path(version, 'crc')}"
         replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
-        if is_on_disk(entries):
-            # Each file there makes every listing dearer, and this one is of use to who opens the newest version.
-            entries.delete_file(entry_path(version - 1, "crc"))
+        if is_on_disk(files):
+            # Each file makes every listing dearer, and this one is of use only to whoever opens the newest version.
+            files.delete_file(entry_path(version - 1, "crc"))
 
 
 def _checksum(table: DeltaTable) -> dict[str, Any]:
@@ -698,7 +688,7 @@ def contents(
 def among(table: DeltaTable, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:
     """Columns of the rows of an open table that have one of the keys, read without Spark.
 
-    `columns` are none of a partition. None where `rows_among` gives none, or files alone do not tell the rows.
+    No column of `columns` is a partition's. None where `rows_among` is None, or files alone do not tell the rows.
     """
     if table.protocol().min_reader_version > 1:
         return None
@@ -737,7 +727,7 @@ def size(uri: str) -> int:
 
 def row_count(table: DeltaTable | None) -> int:
     """The number of rows of an open table, by the statistics of its files; 0 for a table that is not there."""
-    return 0 if table is None else int(sum(pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()))
+    return 0 if table is None else int(sum(files_added(table)["num_records"].to_pylist()))
 
 
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
@@ -757,10 +747,9 @@ def append(
     *,
     statistics: Sequence[str] = (),
     fence: Fence = unfenced,
-    txn: Txn | None = None,
 ) -> int:
     """Append the rows of `frame` to an existing table in one commit; for the rest see `stage` and `Staged.commit`."""
-    return stage(frame, uri, statistics=statistics).commit(says or {}, numbers, fence=fence, txn=txn)
+    return stage(frame, uri, statistics=statistics).commit(says or {}, numbers, fence=fence)
 
 
 def replace_days(

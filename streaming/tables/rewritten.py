@@ -14,17 +14,14 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.base import DAY, F
-from streaming.tables.altering import attempts
 from streaming.tables.bounds import bounded_columns
 from streaming.tables.data_files import added_files, read_files
 from streaming.tables.delta import (
-    Mark,
     are_of,
-    commit_properties,
+    commit_once,
     contents,
     open_table,
     opened,
-    write_checksum,
 )
 
 if TYPE_CHECKING:
@@ -69,17 +66,14 @@ def take_out(
     then on; there is no commit where there is nothing to take out.
     """
     table, counts = opened(uri), dict[str, int]()
-    mark = Mark(table.version())
-    for attempt in attempts(table):
-        with attempt:
-            if mark.is_in(table):
-                break
-            counts = _files_of_taken(spark, table, uri, split)
-            if counts:
-                _rewrite(spark, table, uri, split, list(counts), commit_properties(metadata, numbers or {}, mark))
-    if counts:
-        table.update_incremental()
-        write_checksum(table)
+
+    def write(properties: CommitProperties) -> None:
+        nonlocal counts
+        counts = _files_of_taken(spark, table, uri, split)
+        if counts:
+            _rewrite(spark, table, uri, split, list(counts), properties)
+
+    commit_once(table, metadata, numbers or {}, write)
     return _told(counts)
 
 
@@ -101,18 +95,16 @@ def take_out_days(
     `take_out`; the table keeps `numbers` from then on.
     """
     table, files = opened(uri), list[str]()
-    mark = Mark(table.version())
-    for attempt in attempts(table):
-        with attempt:
-            if mark.is_in(table):
-                break
-            days = _files_by_day(table)
-            files = [path for path, day in days.items() if day is not None and day < before]
-            undated = [path for path, day in days.items() if day is None]
-            others = [] if split is None else list(_files_of_taken(spark, table, uri, split, undated))
-            _rewrite(spark, table, uri, split, others, commit_properties(metadata, numbers, mark), gone=files)
-    table.update_incremental()
-    write_checksum(table)
+
+    def write(properties: CommitProperties) -> None:
+        nonlocal files
+        days = _files_by_day(table)
+        files = [path for path, day in days.items() if day is not None and day < before]
+        undated = [path for path, day in days.items() if day is None]
+        others = [] if split is None else list(_files_of_taken(spark, table, uri, split, undated))
+        _rewrite(spark, table, uri, split, others, properties, gone=files)
+
+    commit_once(table, metadata, numbers, write)
     return len(files)
 
 

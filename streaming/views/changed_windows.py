@@ -61,7 +61,7 @@ def changed_windows(
         _whole(operator, computation.finish(groups, *added), "_after", *added),
         operator,
     ).where((F.col("_added") > 0) | F.col("_after").isNull())
-    if computation.parts_sessions(after):
+    if computation.sessions_may_part(after):
         # Sessions that have fallen apart are told the rows of all that were ever one with them.
         changed = changed.where(~F.col("_before").eqNullSafe(F.col("_after")))
     return tuple(

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming.base import AT, BATCH, DAY, ORIGIN, SIGN, STAMP, WINDOW, DeclarationError, by_kind, literal
+from streaming.base import AT, BATCH, DAY, ORIGIN, SIGN, STAMP, WINDOW, DeclarationError, by_kind, constant
 from streaming.declare import OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, valid
@@ -126,7 +126,7 @@ class Computation(ABC, Generic[Of]):
         """The results of `pairs`, grouped and finished."""
         return self.finish(self.group(pairs))
 
-    def parts_sessions(self, logs: Mapping[str, DataFrame]) -> bool:
+    def sessions_may_part(self, logs: Mapping[str, DataFrame]) -> bool:
         """True for sessions of rows that may be taken back, by revisions or by hand, so that they may fall apart."""
         return kind_of(self.operator).merges and self.is_signed(logs)
 
@@ -161,9 +161,9 @@ class WindowAnalysis(Analysis[OverWindows]):
         return self.computation.kept(self.results, self.computation.pairs(self.inputs))
 
     @cached_property
-    def parts_sessions(self) -> bool:
-        """True for sessions that may fall apart, as `Computation.parts_sessions` says."""
-        return self.computation.parts_sessions(self.inputs)
+    def sessions_may_part(self) -> bool:
+        """True for sessions that may fall apart, as `Computation.sessions_may_part` says."""
+        return self.computation.sessions_may_part(self.inputs)
 
     @cached_property
     def sessions(self) -> StructType:
@@ -194,7 +194,7 @@ def is_closed(operator: OverWindows, at: Progress) -> Column:
     """True for pairs or groups whose window is closed at the watermark of `at`: with several logs, the joint one."""
     if at.watermark is None:
         return F.lit(False)
-    return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
+    return F.col(f"{WINDOW}.end") <= constant(operator.window.closed_by(at.watermark), f"{WINDOW}.end")
 
 
 class ViewComputation(Computation[Windowed]):
@@ -294,7 +294,7 @@ class ViewComputation(Computation[Windowed]):
         inputs = [in_time, counted] if view.corrected else [in_time]
         keys = (*view.by, WINDOW)
         # A session that is closed may be part of one of all rows ever added that is not.
-        parts = self.parts_sessions({view.of.name: log})
+        parts = self.sessions_may_part({view.of.name: log})
         groups = [self.group(each) if parts else self.group(each).where(closed) for each in inputs]
         errors = [
             # Of rows that agree in the columns of `distinct`, only the first one counts.

@@ -118,7 +118,7 @@ def late_days(logs: Mapping[str, DataFrame], operator: OverWindows, at: Progress
     computation, late, end = computation_of(operator), F.col("_late"), F.col(f"{WINDOW}.end")
     all_pairs, closed = computation.possible_pairs(logs), is_closed(operator, at)
     # A row that is taken back in time may part a session that a late row is in.
-    moves = late | (computation.sign(all_pairs) < 0) if computation.parts_sessions(logs) else late
+    moves = late | (computation.sign(all_pairs) < 0) if computation.sessions_may_part(logs) else late
     newest = {
         f"_newest_{place}": F.when(moves & computation.is_of(stream), F.col(BATCH))
         for place, stream in enumerate(operator.reads)

@@ -64,7 +64,7 @@ def current_with_reasons(
     current = layer(first, F.lit(-1), "first", F.lit(True))
     newer = [] if updates is None else [layer(updates, F.col("_batch"), "update", ~F.col(RETRACTED))]
     of_hulls = _is_of_hulls(view, parted)
-    if corrections is not None and not view.parts_sessions:
+    if corrections is not None and not view.sessions_may_part:
         newer.append(corrected(corrections if of_hulls is None else corrections.where(~of_hulls)))
     if newer:
         newest = _newest(newer, view)
@@ -77,7 +77,7 @@ def current_with_reasons(
 
 def _is_of_hulls(view: OverWindows, parted: Mapping[str, int]) -> Column | None:
     """True for the corrections that are of hulls; None where none is."""
-    if view.parts_sessions:
+    if view.sessions_may_part:
         return F.lit(True)
     batches = [
         F.col(through) >= parted[stream.name]
@@ -108,7 +108,7 @@ def _outside(results: DataFrame, hulls: DataFrame, view: OverWindows) -> DataFra
     same_key = [results[key].eqNullSafe(hulls[key]) for key in view.by]
     within = results["window_start"].between(hulls["window_start"], hulls["window_end"])
     outside = results.join(hulls, [*same_key, results[DAY] == hulls[DAY], within], "left_anti")
-    if view.parts_sessions:
+    if view.sessions_may_part:
         return outside
     # The day after may have been corrected while sessions only grew, when that of the session's begin stood for both.
     return _not_corrected(outside, hulls.where("_shown"), view)

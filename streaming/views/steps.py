@@ -10,7 +10,6 @@ published again.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,14 +32,14 @@ from streaming.operators import Batches, Progress, StateCleaner, Written, can_be
 from streaming.spark import function_errors
 from streaming.tables import delta, forget_days, storage
 from streaming.views.arrow_results import ArrowResults
-from streaming.views.computation import WindowAnalysis
+from streaming.views.computation import WindowAnalysis, is_closed
 from streaming.views.partial_results import PartialColumns
 from streaming.views.results import SESSION, ends_within, has_windows, kind_of, with_order, with_sessions
 
 FOLDED_FROM = 1_000_000
-"""From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""
+"""The rows waiting for a window to close from which on they are folded, each counted as often as it is read."""
 GATHERED_FROM = 4
-"""In how many windows a row is at least where it pays to put the rows of a pane together before anything else."""
+"""The number of windows of a row from which on it pays to put the rows of a pane together before anything else."""
 _PANE, _CLOSED = "_pane", "_closed"
 _BOUNDS = ("window_start", "window_end")
 _INSTANT = pa.timestamp("us", "UTC")
@@ -50,7 +49,7 @@ Of = TypeVar("Of", bound=OverWindows)
 def repaired(lake: Lake, operator: OverWindows, published: Progress) -> Progress:
     """The progress of an operator's state, once state that is of other first results is removed.
 
-    It is ahead of those that are there, or of another generation, and follows from the logs once more.
+    Such state is ahead of the first results that are there, or of another generation; it follows from the logs again.
     """
     uri = lake.table(operator, STATE)
     kept = Progress.of(operator, delta.open_table(uri))
@@ -71,7 +70,7 @@ class _OpenSessions:
         self._logs = logs
         self._computation = analysis.computation
         self._uri = lake.table(analysis.of, STATE)
-        self._parts_sessions = analysis.parts_sessions
+        self._sessions_may_part = analysis.sessions_may_part
         self._kept = analysis.kept
         self._schema = analysis.sessions
 
@@ -80,10 +79,10 @@ class _OpenSessions:
         return delta.size(self._uri)
 
     def forget_others(self) -> None:
-        """Remove rows of other columns, as kept before somebody took back the first row of a log: that has all."""
-        table = delta.open_table(self._uri) if self._parts_sessions else None
+        """Remove state with other columns, kept before a row of a log was first taken back; the logs make it anew."""
+        table = delta.open_table(self._uri) if self._sessions_may_part else None
         if table is not None:
-            kept = StructType.fromJson(json.loads(table.schema().to_json()))
+            kept = delta.columns_of(table)
             if kept.simpleString() != self._schema.simpleString():
                 storage.remove_folder(self._uri)
 
@@ -100,14 +99,14 @@ class _OpenSessions:
                 return kept
         new = {name: log.with_batches(self._spark, *between[name]) for name, log in self._logs.items()}
         on_time = self._computation.pairs(new).where("not _late")
-        if self._parts_sessions:
+        if self._sessions_may_part:
             return self._in_order(self._computation.standing(on_time, kept))
         sessions = self._grouped(on_time)
         return self._merged(sessions if kept is None else kept.unionByName(sessions))
 
     def closed(self, sessions: DataFrame, after: Progress) -> DataFrame:
         """Those of the `sessions` that are closed at `after`, in the form that `finish` takes."""
-        closed = sessions.where(self._is_closed(after))
+        closed = sessions.where(is_closed(self._operator, after))
         if not self._kept.wholes:
             return closed
         return closed.select(*self._operator.by, WINDOW, *self._kept.wholes)
@@ -118,7 +117,7 @@ class _OpenSessions:
         Raises:
             FencedError: the table is not where it was `before`.
         """
-        still_open = sessions.where(~self._is_closed(after))
+        still_open = sessions.where(~is_closed(self._operator, after))
         return delta.replace_all(
             still_open,
             create_table(self._lake, self._operator, STATE, still_open.schema),
@@ -139,10 +138,6 @@ class _OpenSessions:
     def _in_order(self, sessions: DataFrame) -> DataFrame:
         # A sum of decimals is a wider decimal each time, and the table keeps its types.
         return sessions.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
-
-    def _is_closed(self, at: Progress) -> Column:
-        by = None if at.watermark is None else self._operator.window.closed_by(at.watermark)
-        return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")
 
 
 def _merged_sessions(sessions: DataFrame, keys: Sequence[str], kept: Sequence[Column]) -> DataFrame:
@@ -237,7 +232,7 @@ class FixedSteps(WindowSteps[Of]):
         return Written(self._publish(self._closed(before, after), before, after, now))
 
     def _closed(self, before: Progress, after: Progress) -> DataFrame | pa.Table | None:
-        """Results of the windows that close on the way; None where there can be none.
+        """Results of the windows that close between `before` and `after`; None where there can be none.
 
         A row of a later batch is late for all of them, because its stamp is not below its own log's clock, and that is
         not below the joint one.
@@ -277,9 +272,10 @@ class FoldedSteps(FixedSteps[Windowed]):
         self._waiting: list[Batch] | None = None
 
     def _step(self, before: Progress, after: Progress, batches: Batches, now: datetime) -> Written:
-        view, written = self.operator, super()._step(before, after, batches, now)
+        written = super()._step(before, after, batches, now)
         if self._panes is None:
             return written
+        view = self.operator
         if self._waiting is None:
             # Of an earlier process; a view that begins has followed nothing that could wait.
             folded = self._panes.position().batch
@@ -448,7 +444,7 @@ def can_fold(view: Windowed, kept: PartialColumns) -> bool:
 
 
 def first_open(view: Windowed, position: Progress) -> datetime | None:
-    """No row before it is in a window that the view has yet to publish; null where nobody knows."""
+    """The instant before which no row is in a window that the view has yet to publish; None where nobody knows."""
     if position.watermark is None:
         return None
     closed = view.window.closed_by(position.watermark)

@@ -148,10 +148,9 @@ class Updates(ABC):
         return delta.append(
             _written(rows, now),
             self._uri,
-            txn=delta.Txn(_APP, through.number),
             says=metadata,
             statistics=("window_start", _BATCH),
-            numbers=numbers,
+            numbers={_APP: through.number, **numbers},
             fence=fence,
         )
 

@@ -47,7 +47,7 @@ class Custom(Window):
         """The assigned windows that are windows."""
         micros, reach = F.unix_micros(event_time), F.lit(interval(self.within) // MICROSECOND)
         assigned = F.expr(
-            f"coalesce(cast(({self.windows}) as array<struct<start: timestamp, end: timestamp>>), array())"
+            f"coalesce(cast(({self.windows}\n) as array<struct<start: timestamp, end: timestamp>>), array())"
         )
         return F.array_distinct(
             F.filter(

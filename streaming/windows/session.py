@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionWindow(AtMostOneWindow):
-    """Every row opens `[t, t + gap)`; what overlaps or touches is one session. Rows exactly one gap apart are one.
+    """Every row opens `[t, t + gap)`; what overlaps or touches is one session. Rows exactly one gap apart are
+    in one session.
 
     `gap` is a length, such as `15 minutes`, or, with `seconds_of`, left out: then each row brings its own, as SQL for a
     number of seconds; where that is null, not positive or longer than 99 years, the row is in no session. Semantics as
@@ -63,7 +64,7 @@ class SessionWindow(AtMostOneWindow):
 
     @property
     def rows_before(self) -> timedelta:  # type: ignore[override]
-        """The gap: where a row lies within it, the session has begun before. Of a gap of the row's own nobody knows."""
+        """The gap, as a row within it before the first one belongs to the session, too; 0 for gaps of the rows' own."""
         return timedelta() if self.reach is None else self.reach
 
     def bounds(self, event_time: Column) -> Column:
@@ -73,13 +74,14 @@ class SessionWindow(AtMostOneWindow):
             return F.array(window_of(event_time, end))
         most = int(MOST_REACH.total_seconds())
         # Bounded before it is multiplied: a number of seconds that no instant can carry must not fail the batch.
-        seconds = F.expr(f"if(({self.seconds_of}) > 0 and ({self.seconds_of}) <= {most}, ({self.seconds_of}), null)")
+        given = F.expr(f"({self.seconds_of}\n)")
+        seconds = F.when((given > 0) & (given <= most), given)
         end = F.timestamp_micros(F.unix_micros(event_time) + (seconds * F.lit(1_000_000).cast("bigint")).cast("bigint"))
         own = F.array(window_of(event_time, end))
         return F.filter(own, lambda window: window["end"] > window["start"])
 
     def has_no_window(self, event_time: Column) -> Column:
-        """True where the row's own gap is none."""
+        """True where the row's own gap gives it no session."""
         return super().has_no_window(event_time) if self.gap is None else F.lit(False)
 
     def rows_for_day(self, day: date) -> Column:

@@ -536,5 +536,5 @@ def _version_words(begins: Offsets, ends: Offsets) -> str:
 
 def _payload(table: DeltaTable) -> T.StructType:
     """The columns that are rows' own, of those of an open table."""
-    schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
+    schema = delta.columns_of(table)
     return T.StructType([field for field in schema.fields if not field.name.startswith("_")])

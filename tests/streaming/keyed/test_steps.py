@@ -282,10 +282,10 @@ def test_state_that_somebody_rewrote_in_the_midst_of_a_step_is_not_written_over(
     [first] = files.close()
     delta.commit_files(uri, [first], says={}, numbers={}, fence=lambda table: None)
     replaced = [first.path]
-    delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, replaces=replaced)
+    delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, outdated=replaced)
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 0
     with pytest.raises(RewrittenError, match=r"was to be replaced and is not there any more") as failure:
-        delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, replaces=replaced)
+        delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, outdated=replaced)
     assert transient_cause(failure.value) == str(failure.value), "the stream goes on by itself"
 
 

@@ -78,6 +78,28 @@ def test_what_is_current_is_looked_at_after_steps_that_wrote_rows_or_updates(spa
     assert (news[plain.name].is_set(), news[updated.name].is_set()) == (False, True)
 
 
+def test_the_clock_of_a_silent_stream_moves_on_beside_one_that_is_never_silent(spark: SparkSession, lake: Lake) -> None:
+    """Readings of one stream land all the while, of the other a single one, whose clock moves after a second."""
+    beats = pipeline.stream
+    clock = replace(beats.clock, heartbeat_after="1 second")
+    silent = replace(beats, name="silent", source=Files("landing/silent"), clock=clock)
+    near = Joined("near", beats, silent, ("id",), ("0 seconds", "1 minute"))
+    both = Pipeline(name="both", streams=(beats, silent), operators=(near,), trigger="500 milliseconds")
+    deadline, reading = utc_now() + timedelta(seconds=30), {"id": "a", "at": at(0).isoformat(), "value": 1}
+    for stream in (beats, silent):
+        land_all(lake, stream, [reading])
+
+    def causes() -> set[str]:
+        return {batch.cause for batch in read_batches(lake, silent)}
+
+    def ending() -> Ending | None:
+        land_all(lake, beats, [reading])
+        return "stop" if "heartbeat" in causes() or utc_now() > deadline else None
+
+    Continuous(spark, lake, both, utc_now, lambda measures: None, lambda status: None).run(ending, Event())
+    assert causes() == {"source", "heartbeat"}
+
+
 @pytest.mark.long
 def test_a_view_with_every_steps_at_most_so_often_and_follows_all_batches_since(
     spark: SparkSession, lake: Lake

@@ -32,7 +32,7 @@ def test_an_archive_that_is_there_is_used_and_not_made_again(tmp_path: Path, mon
     path.write_bytes(b"made before")
     assert make_class_archive()
     assert path.read_bytes() == b"made before"
-    assert f"-XX:SharedArchiveFile={path}" in archive_options()
+    assert f'-XX:SharedArchiveFile="{path}"' in archive_options()
 
 
 def test_a_missing_archive_is_made_by_a_process_of_its_own_which_is_started_once(
@@ -69,7 +69,7 @@ def test_each_java_uses_what_it_can_make(
     path = archive_path()
     assert path is not None
     path.touch()
-    assert f"-XX:{option}={path} " in archive_options()
+    assert f'-XX:{option}="{path}" ' in archive_options()
 
 
 @pytest.mark.long

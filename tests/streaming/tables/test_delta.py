@@ -72,27 +72,16 @@ def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spa
     assert [commit["version"] for commit in commits_of(opened)[:2]] == [18, 17]
 
 
-def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSession, lake: Lake) -> None:
+def test_a_number_stays_with_the_table_from_its_commit_on_until_another_one_is_committed(
+    spark: SparkSession, lake: Lake
+) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row")
-    assert not delta.has_written(uri, delta.Txn("query", 0))
-    delta.append(rows, uri, txn=delta.Txn("query", 0))
-    assert delta.has_written(uri, delta.Txn("query", 0))
-    assert not delta.has_written(uri, delta.Txn("query", 1))
-    assert not delta.has_written(uri, delta.Txn("another", 0))
-
-
-def test_a_second_writer_of_the_same_batch_finds_it_written_and_adds_nothing(spark: SparkSession, lake: Lake) -> None:
-    uri = lake.path("t")
-    rows = results(spark, (1, FIRST))
-    delta.create(uri, rows.schema, append_only=True, description="one row")
-
-    staged = delta.stage(rows, uri)
-    delta.append(rows, uri, txn=delta.Txn("query", 0))
-    assert staged.commit({}, txn=delta.Txn("query", 0)) == 0
-    assert content(spark, uri) == {(1, FIRST)}
-    assert delta.read(spark, uri).count() == 1
+    assert delta.opened(uri).transaction_version("query") is None
+    for number, numbers in ((0, {"query": 0}), (0, {"another": 9}), (1, {"query": 1})):
+        delta.append(rows, uri, numbers=numbers)
+        assert delta.opened(uri).transaction_version("query") == number
 
 
 @pytest.mark.parametrize("adds_a_column", [False, True])
@@ -196,7 +185,7 @@ def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: Sp
     delta.create(uri, rows.schema, append_only=False, description="two days")
     checksums: dict[int, dict[str, Any]] = {}
     for commit in (
-        lambda: delta.append(rows, uri, txn=delta.Txn("query", 0)),
+        lambda: delta.append(rows, uri, numbers={"query": 0}),
         lambda: delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], says={}),
         lambda: delta.append(rows.withColumn("new", F.lit("text")), uri),  # the column is a commit before
     ):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streaming.base import DeclarationError, check_name, check_names, interval, settle
 from streaming.declare.operator import Operator
 from streaming.declare.stream import Stream
-from streaming.sources import Connector, Files
+from streaming.sources import Connector, Files, landed_name, matcher
 
 SUBSCRIPTIONS = "subscriptions"
 """The suffix that the name of the table of subscriptions adds to its receiver's."""
@@ -87,6 +87,7 @@ class Receiver:
                 f"give the stream source=Files('landing/{self.into.name}').",
                 stream=self.into.name,
             )
+        self._check_read(self.into.source, of)
         if self.subscriptions is not None and not self.connector.takes_requests:
             raise DeclarationError(
                 f"subscriptions {of}: {type(self.connector).__name__} sends no requests",
@@ -101,6 +102,32 @@ class Receiver:
                     field=name,
                     value=getattr(self, name),
                 )
+
+    def _check_read(self, files: Files, of: str) -> None:
+        """Refuse files that would not be read line by line, each of them once.
+
+        Raises:
+            DeclarationError: with the setting.
+        """
+        for name, value, meant in (
+            ("payloads", files.payloads, "each line that is received is a row of its own"),
+            ("identity", files.identity, "files with the same rows are not the same file"),
+        ):
+            usual = Files.__dataclass_fields__[name].default
+            if value != usual:
+                raise DeclarationError(
+                    f"stream {self.into.name!r} {of} reads Files({name}={value!r}), but {meant}",
+                    f"leave {name} out, which is {usual!r} then; land other files in a folder of their own.",
+                    stream=self.into.name,
+                )
+        example = landed_name(self.name, 0)
+        if not matcher(files.names)(example):
+            raise DeclarationError(
+                f"stream {self.into.name!r} {of} reads Files(names={files.names!r}), and what is received lands under "
+                f"names such as {example!r}",
+                "leave names out, or write a pattern that has them.",
+                stream=self.into.name,
+            )
 
     @property
     def folder(self) -> str:

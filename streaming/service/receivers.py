@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -106,6 +106,8 @@ class Receiving:
                 self._land(self._folder)
         except OSError as error:
             _log.warning("%s: what came could not be landed, and is by the next start (%s)", self._receiver.name, error)
+        except ReceiverError as error:
+            _log.warning("%s: %s", self._receiver.name, error)
         self._report.change("stopped")
 
     def _run_elsewhere(self) -> LeaseError | None:
@@ -125,6 +127,8 @@ class Receiving:
             self._receiver.name,
             completes=self._connector.guarantee == "at most once",
             to_cursor=self._connector.guarantee == "exactly once",
+            # Another one only tells the next connection something, and means nothing of where rows begin.
+            of=self._connector.cursor_of if self._connector.guarantee == "exactly once" else "",
             now=utc_now,
         )
         if self._folder.landed_before:
@@ -167,10 +171,10 @@ class Receiving:
         except Exception as error:
             # What was not landed, or has no cursor, comes again.
             if self._connector.guarantee == "at least once":
-                self._report.discard(self._report.status.unlanded)
-                self._folder.discard()
+                self._give_back(self._folder)
             else:
                 self._forget(self._folder)
+            self._report.discard(self._report.status.unlanded - self._folder.rows)
             # Time that went into rows without a cursor, or into waiting for an answer that did not come, is lost.
             stood = self._report.status.rows > before or has_cursor or steady - began > _STEADY
             self._report.update(reconnects=self._report.status.reconnects + stood)
@@ -199,7 +203,7 @@ class Receiving:
         if received.behind is not None:
             self._report.update(behind=received.behind)
         if received.refused:
-            _log.warning("%s: refused %s rows that are too large", self._receiver.name, received.refused)
+            _log.warning("%s: refused %s rows, as too large or cut off", self._receiver.name, received.refused)
         if received.lost:
             self._report.lost(received.lost)
         self._land_if_due(folder, waits=received.waits)
@@ -211,6 +215,14 @@ class Receiving:
         full = folder.rows >= self._receiver.rows_per_file or folder.size >= self._receiver.bytes_per_file
         if not folder.open_rows and (waits or full or folder.age >= self._every):
             self._land(folder)
+
+    def _give_back(self, folder: LandingFolder) -> None:
+        """Throw away what comes again, as the source has heard of no landing; all lands if some of it does not."""
+        if folder.must_land:
+            rows = folder.rows
+            with suppress(ReceiverError):
+                self._durably(lambda: self._landed(folder.land(), rows))
+        folder.discard()
 
     def _forget(self, folder: LandingFolder) -> None:
         rows = folder.open_rows

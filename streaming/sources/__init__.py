@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from streaming.sources.files import Files
     from streaming.sources.generator import Generator, noise
     from streaming.sources.kafka import CommittedOffsets, Kafka
+    from streaming.sources.landed_files import matcher
     from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
     from streaming.sources.receivers import (
         Connector,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         TcpListener,
         TcpSocket,
         Websocket,
+        landed_name,
     )
     from streaming.sources.source import (
         FileRecords,

@@ -26,6 +26,7 @@ class Broker:
 
     folder: Path
     port: int
+    settings: str = ""
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -36,7 +37,7 @@ class Broker:
         settings = self.folder / "mosquitto.conf"
         # Kept at each change, so that a kill loses none.
         kept = f"persistence true\npersistence_location {self.folder}/\nautosave_interval 1\nautosave_on_changes true\n"
-        settings.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\n{kept}")
+        settings.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\n{kept}{self.settings}")
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen([program, "-c", str(settings)], stdout=log, stderr=log)
         until(lambda: not self._runs or self._listens, "listening", _STARTS_WITHIN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +38,12 @@ class LineServer:
         assert self._newest is not None
         self._newest.close()
         self._newest = None
+
+    def break_off(self) -> None:
+        """Reset the connection, as where the server dies without a word."""
+        assert self._newest is not None
+        self._newest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.drop()
 
 
 @contextmanager

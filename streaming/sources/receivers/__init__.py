@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
     from streaming.sources.receivers.dlt_poll import DltPoll
     from streaming.sources.receivers.http import HttpPoll
-    from streaming.sources.receivers.landing import LandingFolder
+    from streaming.sources.receivers.landing import LandingFolder, landed_name
     from streaming.sources.receivers.mqtt import Mqtt
     from streaming.sources.receivers.postgres_changes import PostgresChanges
     from streaming.sources.receivers.rabbitmq import RabbitMq

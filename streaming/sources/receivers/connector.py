@@ -26,12 +26,13 @@ class Received:
 
     A row is one payload, without a line break. `cursor`: where the source goes on behind them, a JSON value that is
     not null; it is landed in one step with the rows, and with those before them that came without one. `refused`: how
-    many others were too large to be taken, or came from somebody whom nothing is taken from. `landed` is called once
-    these rows and all before them are durable under their final name, for a source that waits for a word. `behind`:
-    bytes that the source keeps for this connector, as they are not landed; None where it does not tell, or not now.
+    many others were too large to be taken, were cut off, or came from somebody whom nothing is taken from. `landed` is
+    called once these rows and all before them are durable under their final name, for a source that waits for a word.
+    `behind`: bytes that the source keeps for this connector, as they are not landed; None where it does not tell.
     `waits`: the source gives no more before all of these are landed, so they land at once. `stands`: false where the
     source has not answered yet, so that nothing tells whether it is there. `lost`: what the source has lost of the rows
-    that it was to keep, in words; it is told in the log, the status and an alert.
+    that it was to keep, in words; it is told in the log, the status and an alert. `comes_again`: false where the
+    source does not give these rows again, even if it gives others again; they land when a connection is lost.
     """
 
     rows: Sequence[bytes] = ()
@@ -42,6 +43,7 @@ class Received:
     waits: bool = False
     stands: bool = True
     lost: str = ""
+    comes_again: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,14 @@ class Connector(ABC):
     @abstractmethod
     def address(self) -> str:
         """Where the rows come from, for people and error texts; without secrets."""
+
+    @property
+    def cursor_of(self) -> str:
+        """The source that a cursor is of, as the cursor of another one would pass over rows: the address.
+
+        A connector whose address leaves a part out adds it, or a digest of it.
+        """
+        return self.address
 
     @abstractmethod
     def receive(self, reception: Reception) -> Generator[Received, None, None]:

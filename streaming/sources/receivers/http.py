@@ -205,6 +205,12 @@ class HttpPoll(Connector):
         """Scheme, host and port of the URL: its path and query may hold a token."""
         return host_of(self.url)
 
+    @property
+    def cursor_of(self) -> str:
+        """The address, and a digest of the whole URL and of where its cursor is."""
+        form = [self.url, self.cursor_in, self.cursor_of_row]
+        return f"{self.address} ({hashlib.sha256(json.dumps(form).encode()).hexdigest()[:12]})"
+
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
         """The rows of each answer, with the place behind them as the cursor.
 

@@ -11,7 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from streaming.base import EPOCH, MICROSECOND, ReceiverError, from_micros, to_micros
+from streaming.base import EPOCH, MICROSECOND, ReceiverError, counted, from_micros, to_micros
 from streaming.sources.receivers.connector import Received
 from streaming.tables import make_durable
 
@@ -36,11 +36,11 @@ class LandingFolder:
 
     A file is named after the instant of its first row, which is also its modification time. Both grow from file to
     file, across restarts too, so Spark takes the files in order, and no name comes twice. A cursor that moves without
-    rows is written as well.
+    rows is written as well, and with each what it is `of`.
 
     Raises:
         OSError: the folder cannot be used.
-        ReceiverError: the state in it cannot be read.
+        ReceiverError: the state in it cannot be read, or its cursor is of another source.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class LandingFolder:
         *,
         completes: bool,
         to_cursor: bool = False,
+        of: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._folder = folder
@@ -60,17 +61,21 @@ class LandingFolder:
         self._began: float | None = None
         self._waiting: list[Callable[[], None]] = []
         self._to_cursor = to_cursor
+        self._of = of
         self._rows_to_cursor = self._size_to_cursor = 0
         self.rows = 0
         """Rows that came since a file was landed last."""
         self.size = 0
         """Their bytes."""
+        self.must_land = False
+        """True if one of these rows does not come again where it is not landed."""
         self.landed_before = 0
         """Rows that a writer before this one left behind, and this one landed."""
         self._hidden.mkdir(parents=True, exist_ok=True)
         state = self._read_state()
         self.cursor: Any = state.get("cursor")
         """Where the source goes on behind the rows that came."""
+        self._check_same(state.get("of", ""))
         self._landed_cursor = self.cursor
         self._landed: str | None = state.get("landed")
         self._last = self._newest() if state.get("landed") is None else _instant_of(state["landed"])
@@ -111,6 +116,7 @@ class LandingFolder:
                 self._file.truncate(self.size)
                 raise
             self.rows, self.size = self.rows + len(received.rows), size
+            self.must_land = self.must_land or not received.comes_again
         if received.cursor is not None:
             self.cursor = received.cursor
             self._rows_to_cursor, self._size_to_cursor = self.rows, self.size
@@ -127,6 +133,7 @@ class LandingFolder:
 
         Raises:
             OSError: it cannot be done; it may be tried again.
+            ReceiverError: somebody has removed the rows that are not landed; what can come again does.
         """
         self.forget()
         if self._file is None:
@@ -134,7 +141,18 @@ class LandingFolder:
                 self._write_state()
             self._began = None
             return None
-        target = self._commit(Path(os.fsdecode(self._file.name)))
+        hidden = Path(os.fsdecode(self._file.name))
+        # The file has been moved where an attempt failed behind that, and nowhere else may it be gone.
+        if self._landed != hidden.name and not hidden.exists():
+            rows = self.rows
+            self.discard()
+            self.cursor = self._landed_cursor
+            raise ReceiverError(
+                f"the file {str(hidden)!r} is gone, and with it {counted(rows, 'row')} that had come and were not "
+                "landed: somebody has removed it, such as a receiver of this name in another lake that lands in this "
+                "folder, too. Give each a name or a folder of its own."
+            )
+        target = self._commit(hidden)
         self._file.close()
         self._empty()
         return target
@@ -146,7 +164,7 @@ class LandingFolder:
             landed()
 
     def discard(self) -> None:
-        """Throw away the rows that are not landed, as their source gives them again."""
+        """Throw away the rows that are not landed, as their source gives them again, and the words it waits for."""
         if self._file is not None:
             self._file.close()
             Path(os.fsdecode(self._file.name)).unlink(missing_ok=True)
@@ -173,13 +191,12 @@ class LandingFolder:
         self.rows, self.size = self._rows_to_cursor, self._size_to_cursor
 
     def _empty(self) -> None:
-        self._file, self._began = None, None
+        self._file, self._began, self.must_land = None, None, False
         self.rows = self.size = self._rows_to_cursor = self._size_to_cursor = 0
 
     def _begin(self) -> None:
         self._last = max(to_micros(self._now()), self._last + _STEP)
-        name = f"{self._name}-{from_micros(self._last):{_INSTANT}}.txt"
-        self._file = FileIO(self._hidden / name, "a")
+        self._file = FileIO(self._hidden / landed_name(self._name, self._last), "a")
         self._began = self._began or time.monotonic()
 
     def _commit(self, hidden: Path) -> Path:
@@ -225,14 +242,28 @@ class LandingFolder:
                 "is received from its beginning."
             ) from error
 
+    def _check_same(self, of: str) -> None:
+        """Refuse a cursor that is of another source; one of an earlier release does not say what it is of."""
+        if self.cursor is not None and of and self._of and of != self._of:
+            raise ReceiverError(
+                f"the cursor in {str(self._hidden / _STATE)!r} is of {of}, and the receiver is to go on at it in "
+                f"{self._of}: what that has from before would never come. Give the receiver another name, which begins "
+                f'anew; or, if both are the same source, write the new one there as "of". Nothing was received.'
+            )
+
     def _write_state(self) -> None:
         cursor = self.cursor
         path, hidden = self._hidden / _STATE, self._hidden / f".{_STATE}"
-        hidden.write_text(json.dumps({"landed": self._landed, "cursor": cursor}))
+        hidden.write_text(json.dumps({"landed": self._landed, "cursor": cursor, "of": self._of}))
         make_durable(hidden)
         hidden.replace(path)
         make_durable(self._hidden)
         self._landed_cursor = cursor
+
+
+def landed_name(receiver: str, micros: int) -> str:
+    """The name of a file of a receiver whose first row came at an instant, in microseconds since the epoch."""
+    return f"{receiver}-{from_micros(micros):{_INSTANT}}.txt"
 
 
 def _instant_of(name: str) -> int:

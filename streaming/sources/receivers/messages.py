@@ -91,7 +91,8 @@ class MessageBroker(Connector):
 class Message(Generic[Handle]):
     """A message that came; its `row` is None where it is refused.
 
-    `is_in_flight`: it is one of those that the broker hands out at most before they are acknowledged.
+    `is_in_flight`: it is one of those that the broker hands out at most before they are acknowledged, and that it
+    gives again where they are not.
     """
 
     handle: Handle
@@ -149,6 +150,7 @@ class MessagePortions(ABC, Generic[Handle]):
             rows,
             refused=len(messages) - len(rows),
             landed=partial(self._landed, messages),
+            comes_again=all(message.is_in_flight for message in messages),
             waits=self._unacknowledged >= self._in_flight,
         )
 

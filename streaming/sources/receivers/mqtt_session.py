@@ -21,6 +21,8 @@ from streaming.sources.receivers.web import on_one_line
 
 _IN_FLIGHT = 65_535
 """The most messages that MQTT lets a broker hand out without an acknowledgement."""
+_QOS = 1
+"""At least once."""
 _FAILED = 128
 """Reason codes from here on are refusals."""
 
@@ -106,11 +108,13 @@ class MqttSession(MessagePortions[MQTTMessage]):
             return
         self._is_kept = flags.session_present
         # What a topic retains comes with a new subscription only, not each time that the connection was lost.
-        options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
+        options = SubscribeOptions(qos=_QOS, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
         client.subscribe([(topic, options) for topic in self._topics])
 
     def _on_subscribe(self, client: Client, data: Any, message: int, codes: Sequence[Any], properties: Any) -> None:
-        refused = [f"{topic}: {code}" for topic, code in zip(self._topics, codes, strict=True) if code.value >= _FAILED]
+        granted = zip(self._topics, codes, strict=True)
+        # With QoS 0 it would keep nothing until it is landed.
+        refused = [f"{topic}: {code}" for topic, code in granted if code.value >= _FAILED or code.value < _QOS]
         self._refusal = ", ".join(refused)
         self._subscribed = not refused
 

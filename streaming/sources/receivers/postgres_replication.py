@@ -8,7 +8,7 @@ import logging
 import select
 import struct
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -77,7 +77,8 @@ class Place:
 
     Of a transaction whose commit is at `commit` the first `changes`, where it came in part. While the rows are received
     that were there at first, `snapshot` is the place in the log that they are given, and `after` the key of the last
-    one. `columns`: names and numbers of types of the table.
+    one. `columns`: names and numbers of types of the table. `changed`: where the last transaction ends that has changed
+    the table, on the `timeline` of the server `system`; an earlier release kept neither.
     """
 
     lsn: int
@@ -86,6 +87,9 @@ class Place:
     snapshot: int | None = None
     after: tuple[str, ...] | None = None
     columns: tuple[tuple[str, int], ...] = ()
+    changed: int = 0
+    system: str = ""
+    timeline: int = 0
 
     @classmethod
     def of(cls, cursor: Any) -> Place | None:
@@ -94,11 +98,38 @@ class Place:
             return None
         after = cursor["after"]
         columns = tuple((name, number) for name, number in cursor["columns"])
-        return cls(**{**cursor, "after": None if after is None else tuple(after), "columns": columns})
+        known = {"changed": cursor["lsn"], **cursor}
+        return cls(**{**known, "after": None if after is None else tuple(after), "columns": columns})
 
     def as_json(self) -> dict[str, Any]:
         """The place as it is landed."""
         return json.loads(json.dumps(asdict(self)))
+
+    def resumed(self, server: Server) -> Place | None:
+        """The place on a server as it is now; None where it does not have all that has landed.
+
+        A server that was restored, or a standby that has taken over, may be behind what another has sent. Postgres
+        would pass over all changes from there up to `lsn` without a word.
+        """
+        if self.system and self.system != server.system:
+            return None
+        ends = server.switched.get(self.timeline, 0) if self.timeline not in (0, server.timeline) else server.flushed
+        if max(self.changed, self.commit if self.changes else 0) > ends:
+            return None
+        return replace(self, lsn=min(self.lsn, ends), system=server.system, timeline=server.timeline)
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server `system` on its `timeline`, which has written its log to disk up to `flushed`.
+
+    `switched`: where the timelines before it have ended, of which it goes on.
+    """
+
+    system: str
+    timeline: int
+    flushed: int
+    switched: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -165,7 +196,7 @@ def _begun(
     Raises:
         ReceiverError: the slot is gone, was read by somebody else, or is of another kind.
     """
-    slot, snapshot = _slot(server, declared), None
+    slot, snapshot, now = _slot(server, declared), None, _server(replication)
     anew = (
         f"Land again from a beginning: remove the file .<receiver>/state.json of the landing folder, drop the slot "
         f"{declared.slot!r} where it is there, and declare the stream by another name, as rows that were deleted "
@@ -190,13 +221,38 @@ def _begun(
         raise ReceiverError(f"{declared.address}: the server has removed what it had kept for the slot. {anew}")
     if place is None:
         # No change of the slot is older than its restart, and none that came by another slot before is newer.
-        return Place(slot.confirmed, snapshot=slot.restart), snapshot
+        begun = Place(slot.confirmed, snapshot=slot.restart, changed=slot.confirmed)
+        return replace(begun, system=now.system, timeline=now.timeline), snapshot
+    resumed = place.resumed(now)
+    if resumed is None:
+        raise ReceiverError(
+            f"{declared.address}: the landing folder has changes up to {_text_of(place.changed)}, which the server "
+            f"does not have: it was restored, or a standby that was behind has taken over, and its log is on timeline "
+            f"{now.timeline} up to {_text_of(now.flushed)}. {anew}"
+        )
     if slot.confirmed > place.lsn:
         raise ReceiverError(
             f"{declared.address}: the slot was read up to {_text_of(slot.confirmed)}, and the landing folder has "
             f"changes up to {_text_of(place.lsn)}: somebody else has read it, or the folder is an older copy. {anew}"
         )
-    return place, None
+    return resumed, None
+
+
+def _server(replication: psycopg.Connection[Any]) -> Server:
+    """The server as it tells of itself by the protocol of replication, which a standby speaks, too."""
+    system, timeline, flushed, _ = replication.execute("IDENTIFY_SYSTEM").fetchone() or ("", 0, "0/0", None)
+    told = replication.execute(f"TIMELINE_HISTORY {timeline}").fetchone() if int(timeline) > 1 else None
+    content = bytes(told[1]).decode() if told and not isinstance(told[1], str) else told[1] if told else ""
+    return Server(str(system), int(timeline), _lsn_of(flushed), switched_in(content))
+
+
+def switched_in(history: str) -> dict[int, int]:
+    """Where timelines have ended, by the history file of a later one (Postgres, "Timelines" of continuous archiving).
+
+    A line has the number, the place of the switch and the reason, each behind a tab; `#` begins a comment.
+    """
+    lines = (line.split("\t") for line in history.splitlines() if line.strip() and not line.startswith("#"))
+    return {int(number): _lsn_of(place) for number, place, *_ in lines}
 
 
 def _slot(server: psycopg.Connection[Any], declared: Replication) -> _Slot | None:
@@ -526,7 +582,9 @@ class _Following:
             self._begun, self._changes = told, 0
         elif isinstance(told, Commit):
             self._begun = None
-            self._place = Place(max(self._place.lsn, told.end), columns=self._place.columns)
+            changed = told.end if self._changes else self._place.changed
+            lsn = max(self._place.lsn, told.end)
+            self._place = replace(self._place, lsn=lsn, commit=0, changes=0, snapshot=None, after=None, changed=changed)
         elif isinstance(told, Relation) and (told.schema, told.name) == (self._table.schema, self._table.name):
             self._is_now(told)
         elif isinstance(told, Change) and told.relation == self._number:
@@ -584,3 +642,8 @@ def _said(result: Any) -> str:
 
 def _text_of(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def _lsn_of(text: str) -> int:
+    high, low = text.split("/")
+    return int(high, 16) << 32 | int(low, 16)

@@ -51,6 +51,12 @@ class LineCutter:
         rest, self._unfinished, self._skipping = self._unfinished.removesuffix(b"\r"), b"", False
         return Received((rest.replace(b"\r", b" "),) if rest else ())
 
+    def broken_off(self) -> Received:
+        """No row: nobody knows how much of the line that has begun is missing, so it is refused and counted."""
+        begun = bool(self._unfinished)
+        self._unfinished, self._skipping = b"", False
+        return Received(refused=int(begun))
+
 
 @dataclass(frozen=True)
 class TcpSocket(Connector):
@@ -58,8 +64,9 @@ class TcpSocket(Connector):
 
     What the server sends while nobody is connected, or keeps in its buffers when the connection ends, never comes: at
     most once up to landing. Where rows cannot be written as fast as they come, the server is held up. What follows the
-    last line end when the server ends the connection is a row; a line that is longer than `longest_line` bytes is
-    refused and counted. A server without a sign of life is found out by TCP's own keep-alive.
+    last line end when the server ends the connection is a row; where the connection breaks off, that and a line that is
+    longer than `longest_line` bytes are refused and counted. A server without a sign of life is found out by TCP's own
+    keep-alive.
 
     `ssl`: the connection is encrypted, and the server must show a certificate for `host`, signed by somebody whom this
     machine trusts, or by who is in the PEM file `ca`.
@@ -112,7 +119,7 @@ class TcpSocket(Connector):
                     yield Received()
                     continue
                 except OSError as error:
-                    yield cutter.end()
+                    yield cutter.broken_off()
                     raise ReceiverError(f"{self.address} broke the connection off ({error}).") from error
                 if not chunk:
                     yield cutter.end()
@@ -151,7 +158,8 @@ class TcpListener(Connector):
     """Listens on a port of this machine, and takes lines from those who connect, each a row, also an empty one.
 
     Up to `clients` are connected at a time, others wait. Rows of one client come in their order. What follows its last
-    line end when a client ends the connection is a row; a line longer than `longest_line` bytes is refused and counted.
+    line end when a client ends the connection is a row; where the connection breaks off, that and a line that is longer
+    than `longest_line` bytes are refused and counted.
     Where rows cannot be written as fast as they come, clients are held up. A client hears no word, so what is in
     buffers when the receiver ends never comes: at most once up to landing.
 
@@ -240,9 +248,11 @@ class _Client:
         self.silent_since, self._said = None, b""
         return self._cutter.take(rest)
 
-    def end(self) -> Received:
-        """The rest behind the last line end; whoever never said the token is refused."""
-        return self._cutter.end() if self.silent_since is None else Received(refused=1)
+    def end(self, *, broken_off: bool) -> Received:
+        """The rest behind the last line end, if nothing broke off; whoever never said the token is refused."""
+        if self.silent_since is not None:
+            return Received(refused=1)
+        return self._cutter.broken_off() if broken_off else self._cutter.end()
 
 
 class _Clients:
@@ -308,16 +318,16 @@ class _Clients:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return Received()
         except OSError:
-            chunk = b""
+            return self._drop(client, broken_off=True)
         if not chunk:
             return self._drop(client)
         taken = client.take(chunk)
         return self._drop(client) if taken is None else taken
 
-    def _drop(self, client: _Client) -> Received:
+    def _drop(self, client: _Client, *, broken_off: bool = False) -> Received:
         if len(self._clients) == self._most:
             self._selector.register(self._listening, selectors.EVENT_READ)
         del self._clients[client.connection]
         self._selector.unregister(client.connection)
         client.connection.close()
-        return client.end()
+        return client.end(broken_off=broken_off)

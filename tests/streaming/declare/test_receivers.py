@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docs.examples.city_temperatures import events, mean_by_city, pipeline, temperatures, temperatures_in
-from streaming import HttpPoll, Kafka, Pipeline, Receiver, Subscriptions, TcpListener, TcpSocket, Websocket
+from streaming import Files, HttpPoll, Kafka, Pipeline, Receiver, Subscriptions, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import DeclarationError
 
 SOCKET = TcpSocket("127.0.0.1", 9999)
@@ -45,6 +45,18 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "two cursors": (lambda: HttpPoll("http://h", cursor_in="a", cursor_of_row="b"), "exclude one another"),
     "interval": (lambda: HttpPoll("http://h", every="5"), "'5' is not an interval"),
     "not files": (lambda: given(into=FROM_A_TOPIC), "reads Kafka, but what is received lands in files; give"),
+    "no lines": (
+        lambda: given(into=replace(events, source=Files("landing/x", payloads="array"))),
+        r"reads Files\(payloads='array'\), but each line that is received is a row of its own; leave payloads out",
+    ),
+    "the same bytes": (
+        lambda: given(into=replace(events, source=Files("landing/x", identity="content"))),
+        r"reads Files\(identity='content'\), but files with the same rows are not the same file; leave identity out",
+    ),
+    "other names": (
+        lambda: given(into=replace(events, source=Files("landing/x", names=("*.json", "*.csv")))),
+        r"reads Files\(names=\('\*.json', '\*.csv'\)\), and .* lands under names such as 'events_in-1970-.*\.txt'",
+    ),
     "no requests": (lambda: given(subscriptions=ASKS), "TcpSocket sends no requests; leave them out"),
     "no rows": (lambda: given(rows_per_file=0), "rows_per_file=0 of receiver 'events_in' lands nothing"),
     "unknown column": (lambda: Subscriptions(events, "city"), "reads unknown column 'city'"),

@@ -103,6 +103,16 @@ def test_a_line_that_is_too_long_is_refused_and_counted(lake: Lake) -> None:
     assert landed_rows(lake) == ["12345", "ok"]
 
 
+def test_a_line_that_a_broken_connection_has_cut_off_is_refused_and_no_row(lake: Lake) -> None:
+    with line_server() as server, running(lake, received(TcpSocket("127.0.0.1", server.port), every=SOON)) as run:
+        server.send(b"a,100\nb,12")
+        until(lambda: landed_rows(lake) == ["a,100"], "landed")
+        server.break_off()
+        until(lambda: run.status.refused == 1, "counted")
+        until(lambda: server.connected == 2, "connected again")
+    assert landed_rows(lake) == ["a,100"]
+
+
 def test_one_process_at_a_time_runs_a_receiver(lake: Lake) -> None:
     with line_server() as server:
         pipeline = received(TcpSocket("127.0.0.1", server.port))

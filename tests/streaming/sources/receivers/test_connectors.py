@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import struct
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -219,3 +220,28 @@ def test_what_cannot_be_reached_is_told_and_no_failure_of_another_kind() -> None
 )
 def test_an_address_has_no_part_of_the_url_that_may_be_secret(connector: Connector) -> None:
     assert connector.address.endswith("://api.example.org:8443")
+
+
+def test_a_line_of_a_client_whose_connection_breaks_off_is_refused(port: int) -> None:
+    with closing(TcpListener(port).receive(Reception())) as receiving:
+        next(receiving)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"a,100\nb,12")
+            rows: list[bytes] = []
+            while rows != [b"a,100"]:
+                rows += next(receiving).rows
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        parts = [next(receiving) for _ in range(2)]
+    assert (sum(part.refused for part in parts), [row for part in parts for row in part.rows]) == (1, [])
+
+
+def test_a_cursor_is_of_the_whole_url_and_of_where_it_is_and_tells_no_secret() -> None:
+    of_orders = HttpPoll("https://api.example/orders?key=secret", cursor_of_row="id")
+    others = [
+        replace(of_orders, url="https://api.example/payments?key=secret"),
+        replace(of_orders, cursor_of_row="version"),
+        replace(of_orders, cursor_of_row=None, cursor_in="next"),
+    ]
+    assert len({each.cursor_of for each in (of_orders, *others)}) == 4
+    assert of_orders.cursor_of == replace(of_orders, every="1 hour", rows_in="items").cursor_of
+    assert of_orders.cursor_of.startswith("https://api.example (") and "secret" not in of_orders.cursor_of

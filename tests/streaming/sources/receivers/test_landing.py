@@ -19,9 +19,9 @@ from tests.support.instants import T0
 NOON = T0 + timedelta(hours=12)
 
 
-def opened(folder: Path, *, completes: bool = True, now: datetime = NOON) -> LandingFolder:
+def opened(folder: Path, *, completes: bool = True, now: datetime = NOON, of: str = "") -> LandingFolder:
     """The next writer, which finds what the one before it left."""
-    return LandingFolder(folder, "in", completes=completes, now=lambda: now)
+    return LandingFolder(folder, "in", completes=completes, of=of, now=lambda: now)
 
 
 def add(landing: LandingFolder, *rows: str, cursor: Any = None) -> None:
@@ -255,3 +255,35 @@ def test_a_writer_that_has_nothing_but_rows_without_a_cursor_lands_none(tmp_path
     writer.land()
     assert visible(tmp_path) == [["b"]]
     assert not [*(tmp_path / ".in").glob("in-*")]
+
+
+def test_rows_whose_file_somebody_has_removed_are_told_and_nobody_hears_that_they_are_landed(tmp_path: Path) -> None:
+    words: list[str] = []
+    one = opened(tmp_path, completes=False)
+    add(one, "before", cursor=1)
+    one.land()
+    one.add(Received([b"row"], 2, landed=lambda: words.append("row")))
+    # A receiver of the same name in another lake begins, and finds a file of a writer that must have died.
+    opened(tmp_path, completes=False)
+    with pytest.raises(ReceiverError, match=r"is gone, and with it 1 row that had come and were not landed"):
+        one.land()
+    one.tell()
+    assert (words, visible(tmp_path), one.cursor, one.rows) == ([], [["before"]], 1, 0)
+    one.add(Received([b"row"], 2, landed=lambda: words.append("row")))
+    one.land()
+    one.tell()
+    assert (words, visible(tmp_path)) == (["row"], [["before"], ["row"]])
+
+
+def test_a_cursor_of_another_source_is_refused_until_somebody_says_that_it_is_the_same(tmp_path: Path) -> None:
+    # One of an earlier release does not say what it is of.
+    for of in ("", "orders", "orders"):
+        writer = opened(tmp_path, of=of)
+        add(writer, of, cursor=100)
+        writer.land()
+    with pytest.raises(ReceiverError, match=r"is of orders, and the receiver is to go on at it in payments") as refused:
+        opened(tmp_path, of="payments")
+    assert "Give the receiver another name" in str(refused.value)
+    state = tmp_path / ".in" / "state.json"
+    state.write_text(state.read_text().replace("orders", "payments"))
+    assert opened(tmp_path, of="payments").cursor == 100

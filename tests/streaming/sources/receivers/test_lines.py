@@ -45,6 +45,13 @@ def test_what_follows_the_last_line_end_is_a_line_and_nothing_is_none() -> None:
     assert cut([b"a\rb\r\nc\rd"]) == ([b"a b", b"c d"], 0)
 
 
+def test_what_follows_the_last_line_end_is_refused_where_the_connection_breaks_off() -> None:
+    cutter = LineCutter(10)
+    assert cutter.take(b"a,100\nb,12") == Received((b"a,100",))
+    assert cutter.broken_off() == Received(refused=1)
+    assert cutter.broken_off() == Received()
+
+
 def test_a_line_without_an_end_takes_up_no_more_than_its_bound() -> None:
     cutter = LineCutter(10)
     assert cutter.take(b"x" * 11) == Received(refused=1)

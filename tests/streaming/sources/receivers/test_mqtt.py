@@ -89,6 +89,34 @@ def test_what_was_not_landed_comes_again_also_from_a_broker_that_was_killed(mosq
 
 
 @pytest.mark.long
+def test_what_its_publisher_asks_no_broker_to_keep_is_landed_where_the_connection_is_lost(
+    mosquitto: Broker, lake: Lake
+) -> None:
+    with running(lake, received(replace(MQTT, port=mosquitto.port), every="1 hour")) as run:
+        until(lambda: run.statuses and run.status.state == "receiving", "connected")
+        mosquitto.publish("sensors/a", b"kept")
+        until(lambda: run.rows == 1, "come")
+        mosquitto.publish("sensors/a", b"not kept", qos=0)
+        until(lambda: run.rows == 2, "come")
+        mosquitto.end(killed=True)
+        until(lambda: run.status.state == "waiting", "lost")
+        assert landed_rows(lake) == ["kept", "not kept"]
+        mosquitto.start()
+        until(lambda: run.status.state == "receiving", "connected again")
+    # It did not hear that the one had landed, and may give it again.
+    assert {*landed_rows(lake)} == {"kept", "not kept"}
+
+
+@pytest.mark.long
+def test_a_topic_of_which_a_broker_keeps_nothing_is_refused(mosquitto: Broker) -> None:
+    mosquitto.end()
+    mosquitto.settings = "max_qos 0\n"
+    mosquitto.start()
+    with pytest.raises(ReceiverError, match=r"refuses \(sensors/#: Granted QoS 0\)"):
+        next(replace(MQTT, port=mosquitto.port).receive(Reception()))
+
+
+@pytest.mark.long
 def test_a_session_that_its_broker_has_lost_is_told_and_what_is_published_from_then_on_lands(
     mosquitto: Broker, lake: Lake
 ) -> None:

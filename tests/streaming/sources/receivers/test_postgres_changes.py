@@ -20,6 +20,7 @@ from platform_assets.texts.receivers import receiver_line
 from streaming import Lake, PostgresChanges, Received, Reception
 from streaming.base.errors import DeclarationError, ReceiverError
 from streaming.sources.receivers import postgres_replication
+from streaming.sources.receivers.postgres_replication import Place, Server, switched_in
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.postgres import rows, run
 from tests.support.receiving import landed_rows, received, running
@@ -459,3 +460,56 @@ def _transaction(connection: psycopg.Connection[Any]) -> int:
     """Begin a transaction; its number."""
     (number,) = connection.execute("select pg_current_xact_id()::text").fetchone() or ("0",)
     return int(number)
+
+
+SWITCHED = Server("s", timeline=3, flushed=900, switched={1: 300, 2: 500})
+HISTORY = "1\t0/12C\tno recovery target specified\n\n2\t0/1F4\tbefore 2026-03-02\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "goes_on_at"),
+    [
+        (Place(800, changed=700, system="s", timeline=3), 800),
+        # The server was restored, or says less than it had written; what has changed the table is there, or is not.
+        (Place(950, changed=900, system="s", timeline=3), 900),
+        (Place(950, changed=901, system="s", timeline=3), None),
+        # A standby has taken over, once or twice, and had all changes when it did, or not.
+        (Place(520, changed=500, system="s", timeline=2), 500),
+        (Place(520, changed=501, system="s", timeline=2), None),
+        (Place(299, changed=200, system="s", timeline=1), 299),
+        (Place(400, changed=301, system="s", timeline=1), None),
+        # A transaction that has come in part, and whose end the server does not have.
+        (Place(480, changed=400, commit=510, changes=2, system="s", timeline=2), None),
+        (Place(480, changed=400, commit=490, changes=2, system="s", timeline=2), 480),
+        # A timeline that the server does not come from, another server, and a place of an earlier release.
+        (Place(100, changed=100, system="s", timeline=4), None),
+        (Place(100, changed=100, system="other", timeline=3), None),
+        (Place(900, changed=900), 900),
+        (Place(901, changed=901), None),
+    ],
+)
+def test_a_server_goes_on_only_where_it_has_all_changes_that_have_landed(place: Place, goes_on_at: int | None) -> None:
+    assert switched_in(HISTORY) == SWITCHED.switched
+    resumed = place.resumed(SWITCHED)
+    assert (None if resumed is None else resumed.lsn) == goes_on_at
+    assert resumed is None or (resumed.system, resumed.timeline) == ("s", 3)
+
+
+def test_a_server_that_is_behind_what_has_landed_is_refused_and_not_passed_over(database: str) -> None:
+    run(database, "insert into orders values (1, 'DE', 1, '')")
+    landing, connector = Landing(), changes_of(database)
+    landing.receive(connector)
+    assert landing.told == [("r", 1)]
+    # As a cursor of before, without what it says of the server; and one of a server that was further on.
+    before = {name: value for name, value in landing.cursor.items() if name not in ("changed", "system", "timeline")}
+    run(database, "insert into orders values (2, 'DE', 1, '')")
+    for ahead in (before, landing.cursor):
+        cursor = {**ahead, "lsn": ahead["lsn"] + 2**32}
+        if "changed" in cursor:
+            cursor["changed"] = cursor["lsn"]
+        with pytest.raises(ReceiverError, match=r"which the server does not have: it was restored, or a standby"):
+            next(connector.receive(Reception(cursor)))
+    landing.cursor = before
+    landing.receive(connector)
+    assert landing.told == [("r", 1), ("c", 2)]
+    assert landing.cursor["system"] and landing.cursor["timeline"] == 1

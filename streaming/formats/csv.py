@@ -193,12 +193,13 @@ def record_reader(signs: Signs) -> Callable[[str, int], tuple[_Record, int]]:
         Unreadable: a quote is not closed, or text follows it.
     """
     separator, quote, escape = (re.escape(sign or "") for sign in signs[:3])
-    escaped = f"|{escape}." if escape else ""
+    # A line end of two signs is escaped as one.
+    escaped = f"|{escape}(?:\r\n|.)" if escape else ""
     quoted = f"{quote}((?:[^{quote}{escape}]++|{quote}{quote}{escaped})*+){quote}"
     plain = f"((?!{quote})(?:[^{separator}{escape}\r\n]++{escaped})*+)"
     field = re.compile(f"(?:{quoted}|{plain})({separator}|\r\n?|\n|\\Z)", re.DOTALL)
     # Two signs of which the second one is meant.
-    meant_by_escape = f"{escape}(.)"
+    meant_by_escape = f"{escape}(\r\n|.)"
     in_quotes = re.compile(f"{quote}({quote}){f'|{meant_by_escape}' if escape else ''}", re.DOTALL)
     outside = re.compile(meant_by_escape, re.DOTALL) if escape else None
     nulls = {"", signs.null}

@@ -21,6 +21,7 @@ from streaming.formats.debezium_json import (
     CHANGE_UNAVAILABLE,
     FIRST_MILLI,
     LAST_MILLI,
+    NOT_SENT_NUMBERS,
     OP,
     OPERATIONS,
     PLACEHOLDER,
@@ -251,9 +252,18 @@ def _value(column: sql.Column) -> Column:
 
 def _is_unavailable(column: sql.Column) -> Column:
     """True where the value is the placeholder for one that was not sent, and never null."""
-    if column.type not in ("string", "binary"):
+    value, text = _value(column), F.lit(PLACEHOLDER)
+    if column.type in ("string", "binary"):
+        is_placeholder = value == text.cast(column.type)
+    elif column.type in ("array<string>", "array<binary>"):
+        is_placeholder = value == F.array(text).cast(column.type)
+    elif column.type in ("array<int>", "array<bigint>"):
+        is_placeholder = value == F.array(*map(F.lit, NOT_SENT_NUMBERS)).cast(column.type)
+    elif column.type == "map<string,string>":
+        is_placeholder = (F.map_keys(value) == F.array(text)) & (F.map_values(value) == F.array(text))
+    else:
         return F.lit(False)
-    return F.coalesce(_value(column) == F.lit(PLACEHOLDER).cast(column.type), F.lit(False))
+    return F.coalesce(is_placeholder, F.lit(False))
 
 
 def _reason(column: sql.Column) -> Column:

@@ -63,7 +63,12 @@ PLACEHOLDER = "__debezium_unavailable_value"
 """The text that connectors write for a large value that a change left as it was, which the database does not log."""
 
 _IN_BASE64 = base64.b64encode(PLACEHOLDER.encode()).decode()
-_NOT_SENT: tuple[Any, ...] = (PLACEHOLDER, _IN_BASE64, [PLACEHOLDER], [_IN_BASE64], {PLACEHOLDER: PLACEHOLDER})
+NOT_SENT_NUMBERS = [*PLACEHOLDER.encode()]
+"""The placeholder as an array of integers is written: its characters."""
+_NOT_SENT: tuple[Any, ...] = (
+    *(PLACEHOLDER, _IN_BASE64, [PLACEHOLDER], [_IN_BASE64], NOT_SENT_NUMBERS),
+    {PLACEHOLDER: PLACEHOLDER},
+)
 """The placeholder as texts, bytes, arrays and maps of such are written."""
 
 UNAVAILABLE = (

@@ -17,7 +17,18 @@ import pyarrow.parquet as pq
 from streaming.base import Dataset, DeclarationError, SinkError, check_type, dataset_at
 from streaming.lake import Lake
 from streaming.sinks.encoding import csv_table, json_objects, parts, plain_texts
-from streaming.sinks.sink import TIME, Checksum, Comparison, Delivered, Guarantee, NumberedBatch, PutAside, Sink, Target
+from streaming.sinks.sink import (
+    TIME,
+    Checksum,
+    Comparison,
+    Delivered,
+    Guarantee,
+    NumberedBatch,
+    PutAside,
+    Sink,
+    Target,
+    check_own,
+)
 from streaming.tables import storage
 
 _HIDDEN = ("_", ".")
@@ -278,6 +289,7 @@ class FileSink(Sink):
         self._name = file_name_of(delivered)
         self._delivered = delivered
         self._attempts = Attempts(place, self._name)
+        self._is_own = False
 
     def delivered_through(self, generation: int) -> None:
         return None
@@ -285,6 +297,7 @@ class FileSink(Sink):
     def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
         put_aside([])
         try:
+            self._check_own()
             files = dict(self._layout.files(batch, self._name))
             self._attempts.begin(batch, files, self._whole)
             for path, content in files.items():
@@ -326,14 +339,29 @@ class FileSink(Sink):
     def _progress(self) -> str:
         return f"_delivered/{self._name}.json"
 
+    def _told(self) -> dict[str, Any]:
+        return dict(json.loads(self._place.read(self._progress) or b"{}"))
+
+    def _check_own(self) -> None:
+        """Refuse files of another delivery under the same names; an earlier release does not say whose they are.
+
+        Raises:
+            ProgressError: with the ways out.
+        """
+        if not self._is_own:
+            identity = self._told().get("identity", self._delivered.identity)
+            files = f"the file {self._progress!r}, and the files that begin with {self._layout.begin(self._name)!r}"
+            check_own(self._delivered, identity, self._place.address, "the folder", f"move away {files}")
+        self._is_own = True
+
     def _whole(self) -> tuple[int, int]:
-        progress: dict[str, Any] = json.loads(self._place.read(self._progress) or b"{}")
+        progress = self._told()
         return progress.get("generation", -1), progress.get("batch", -1)
 
     def _tell(self, batch: NumberedBatch) -> None:
         """Readers who want whole batches only go by this; a process that slept never takes it back."""
         if self._whole() < (batch.generation, batch.number):
-            done = {"generation": batch.generation, "batch": batch.number}
+            done = {"generation": batch.generation, "batch": batch.number, "identity": self._delivered.identity}
             self._place.put(self._progress, json.dumps(done).encode())
 
 

@@ -289,8 +289,8 @@ def placed_records(
     line, as a quote in it means nothing.
     """
     q, s, e = re.escape(quote), re.escape(separator), re.escape(escape)
-    # The file may end behind an escape.
-    escaped = b"|%s.?+" % e if escape else b""
+    # The file may end behind an escape; a line end of two signs is escaped as one.
+    escaped = b"|%s(?:\r\n|.)?+" % e if escape else b""
     quoted = b"%s(?:[^%s%s]++|%s%s%s)*+%s?+" % (q, q, e, q, q, escaped, q)
     field = b"(?:%s)?+(?:[^%s%s\r\n]++%s)*+" % (quoted, s, e, escaped)
     record = re.compile(b"(%s(?:%s%s)*+)(?:\r\n|[\r\n]|$)" % (field, s, field), re.DOTALL)

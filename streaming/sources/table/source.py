@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.schema import PrimitiveType
 
 from streaming.base import EPOCH, DeclarationError, F, SourceError, T, check_choice, check_tuple
 from streaming.lake import Lake
@@ -303,6 +304,7 @@ def source_table(
         it = _TableUnits(placed, table)
     else:
         _check_readable(uri, table)
+        _check_partitions(uri, table)
         it = _TableChanges(uri, table, changes_by) if changes_by else _TableVersions(uri, table, start_version)
     it.check_same(memory)
     return it
@@ -325,6 +327,22 @@ def _check_readable(uri: str, table: DeltaTable) -> None:
             f"the table {uri!r} has deletion vectors, so its files have rows that were deleted. Rewrite it without, by "
             "REORG TABLE ... APPLY (PURGE), and turn delta.enableDeletionVectors off. Nothing was read."
         )
+
+
+def _check_partitions(uri: str, table: DeltaTable) -> None:
+    """Refuse a table with parts by the bytes of a column, which Delta writes as a text that engines read differently.
+
+    Raises:
+        SourceError: naming the column.
+    """
+    types = {field.name: field.type for field in table.schema().fields}
+    for name in table.metadata().partition_columns:
+        if types[name] == PrimitiveType("binary"):
+            raise SourceError(
+                f"the table {uri!r} is partitioned by the binary column {name!r}, whose values cannot be told from the "
+                "names of its parts. Copy it into a table that is partitioned by something else, and follow that. "
+                "Nothing was read."
+            )
 
 
 def _named_otherwise(schema: Any) -> str | None:

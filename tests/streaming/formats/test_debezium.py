@@ -157,6 +157,31 @@ def test_debezium_in_avro_keeps_the_contract(spark: SparkSession) -> None:
         check_format(spark, Debezium(Avro(ENVELOPE, registry=url)), Samples(good, {}, {}, unreadable))
 
 
+def test_values_of_any_type_that_were_not_sent_in_avro_are_null_and_named(spark: SparkSession) -> None:
+    placeholder = "__debezium_unavailable_value"
+    types: dict[str, tuple[Any, Any, Any]] = {
+        "a_text": ("string", placeholder, "x"),
+        "bytes_": ("bytes", placeholder.encode(), b"x"),
+        "texts": ({"type": "array", "items": "string"}, [placeholder], ["x"]),
+        "ints": ({"type": "array", "items": "int"}, [*placeholder.encode()], [95, 95]),
+        "longs": ({"type": "array", "items": "long"}, [*placeholder.encode()], []),
+        "a_map": ({"type": "map", "values": "string"}, {placeholder: placeholder}, {placeholder: "x"}),
+    }
+    schema = with_fields(
+        {"name": "id", "type": "long"}, *({"name": name, "type": type_} for name, (type_, _, _) in types.items())
+    )
+    not_sent = {"id": 1, **{name: written for name, (_, written, _) in types.items()}}
+    sent = {"id": 1, **{name: value for name, (_, _, value) in types.items()}}
+    with registry({1: schema}) as url:
+        payloads = [changed("u", None, row, schema, 1) for row in (not_sent, sent)]
+        raw = spark.createDataFrame([(payload,) for payload in payloads], "_raw binary")
+        form = Debezium(Avro(schema, registry=url))
+        rows = [row.asDict() for row in form.parse(raw).collect()]
+    assert (rows[0]["change_unavailable"], {rows[0][name] for name in types}) == ([*types], {None})
+    assert rows[1]["change_unavailable"] is None
+    assert {name: rows[1][name] for name in types} == {**{n: v for n, (_, _, v) in types.items()}, "bytes_": b"x"}
+
+
 def test_rows_in_avro_are_judged_field_by_field_and_their_unknown_fields_named(spark: SparkSession) -> None:
     address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "string"}]}
     more = {**address, "fields": [*address["fields"], {"name": "city", "type": "string"}]}

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming import Lake
-from streaming.base.errors import DeclarationError, SinkError
+from streaming.base.errors import DeclarationError, ProgressError, SinkError
 from streaming.sinks.encoding import json_objects
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
-from streaming.sinks.sink import REVISION, TIME, Delivered, NumberedBatch
+from streaming.sinks.sink import REVISION, TIME, Delivered, NumberedBatch, Sink
 from streaming.tables import storage
 from tests.streaming.sinks.contract import LAWS, Arrivals, batch, deliver
 
@@ -127,8 +127,26 @@ def test_x5_whoever_lists_the_folder_sees_whole_files_only_wherever_the_writer_d
 
     put(JsonLines("out"), lake, two_days)
     assert len(names(lake)) == 2
-    assert json.loads(progress_file.read_text()) == {"generation": 2, "batch": 7}
+    assert json.loads(progress_file.read_text()) == {"generation": 2, "batch": 7, "identity": ""}
     assert [path.name for path in Path(lake.root, "out").rglob(".*")] == []
+
+
+def test_files_of_another_lake_are_not_replaced_by_those_of_a_delivery_of_the_same_name(lake: Lake) -> None:
+    def begun(identity: str) -> Sink:
+        return JsonLines("out", by="none").connect(lake, Delivered("numbers/all", identity))
+
+    deliver(begun("one lake"), batch(0, 1, 2, 3))
+    before = {path: path.read_bytes() for path in visible(Path(lake.root, "out"))}
+    with pytest.raises(ProgressError, match=r"has progress of another delivery .* move away the file") as refused:
+        deliver(begun("another"), batch(0, 7))
+    assert "'numbers-all-'" in str(refused.value)
+    assert {path: path.read_bytes() for path in visible(Path(lake.root, "out"))} == before
+    deliver(begun("one lake"), batch(1, 4))
+    # An earlier release did not say whose they are.
+    progress = Path(lake.root, "out", "_delivered", "numbers-all.json")
+    progress.write_text(json.dumps({"generation": 0, "batch": 1}))
+    deliver(begun("one lake"), batch(2, 5))
+    assert json.loads(progress.read_text()) == {"generation": 0, "batch": 2, "identity": "one lake"}
 
 
 def test_a_process_that_slept_does_not_take_back_what_is_told_of_whole_batches(lake: Lake) -> None:

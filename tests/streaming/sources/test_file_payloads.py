@@ -109,6 +109,7 @@ def test_what_stands_behind_an_escape_ends_no_record(rows: list[list[str]], quot
         # Half a record would be a whole one to whoever reads it.
         (b'1,"a\\"b\n2,c"\n3,d', [b'1,"a\\"b\n2,c"', b"3,d"]),
         (b"1,a\\\nb\r\n2,c\\", [b"1,a\\\nb", b"2,c\\"]),
+        (b"1,a\\\r\nb\r\n2,c\\\r", [b"1,a\\\r\nb", b"2,c\\\r"]),
         (b'1,"a\\', [b'1,"a\\']),
     ],
 )

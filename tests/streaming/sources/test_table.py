@@ -414,6 +414,11 @@ def test_a_table_whose_files_have_other_columns_or_rows_is_refused(tmp_path: Pat
     with pytest.raises(SourceError, match="its files have 'id' under another name"):
         source_table(mapped, None, {})
 
+    in_parts = str(tmp_path / "in_parts")
+    write_deltalake(in_parts, pa.table({"id": [1], "by": [b"\x01\xff"]}), partition_by="by")
+    with pytest.raises(SourceError, match="is partitioned by the binary column 'by'"):
+        source_table(in_parts, None, {})
+
     write_deltalake(deleted, pa.table({"id": [1, 2]}), configuration={"delta.enableDeletionVectors": "true"})
     source_table(deleted, None, {})
     entries, actions = first_actions(deleted)

@@ -11,7 +11,15 @@ from datetime import datetime
 from pyarrow import fs
 
 from streaming.base import SourceError, from_micros, interval, to_micros, utc_now
-from streaming.sources.landed_files import FilesBacklog, TakenFiles, listing_of, matcher, path_of, relative_path
+from streaming.sources.landed_files import (
+    FilesBacklog,
+    TakenFiles,
+    changed_warning,
+    listing_of,
+    matcher,
+    path_of,
+    relative_path,
+)
 from streaming.sources.source import SourceBacklog
 from streaming.sources.sqs_queue import Message, SqsQueue, StoredObject, client_of, objects_put
 from streaming.spark import FileInfo, is_visible, newest_committed, newest_planned, planned
@@ -159,26 +167,28 @@ class AnnouncedFiles:
         self._note_listing()
 
     def _look_at(self, names: Iterable[str]) -> set[str]:
-        """Ask the store for files; those that are not there."""
-        unknown = sorted(name for name in names if name not in self._files)
-        taken = self._taken.modified(unknown)
-        asked = [name for name, at in zip(unknown, taken, strict=True) if at is None]
+        """Ask the store for files; those that are not there. Tells of those that have changed since they were taken."""
+        asked = sorted(name for name in names if name not in self._files)
         if not asked:
             return set()
+        taken = self._taken.modified(asked)
         with s3.reaching(self._landing):
             infos = storage.below(self._landing).get_file_info(asked)
-        gone = set()
-        for name, info in zip(asked, infos, strict=True):
-            if info.type == fs.FileType.File:
+        gone, changed = set[str](), list[str]()
+        for name, at, info in zip(asked, taken, infos, strict=True):
+            if at is not None:
+                if info.type == fs.FileType.File and _millis(info.mtime_ns) > at:
+                    changed.append(name)
+            elif info.type == fs.FileType.File:
                 self._add(name, info.size, info.mtime_ns)
             else:
                 gone.add(name)
+        if changed:
+            _log.warning("%s: %s", self._landing, changed_warning(changed))
         return gone
 
     def _add(self, name: str, size: int, modified_ns: int) -> None:
-        # Stores tell whole seconds of a single object, and some of them more in a listing: files are in order by one.
-        seconds = modified_ns // 1_000_000_000
-        self._files[name] = FileInfo(f"{path_of(self._landing)}/{name}", size, seconds * _SECOND)
+        self._files[name] = FileInfo(f"{path_of(self._landing)}/{name}", size, _millis(modified_ns))
 
     def _done(self) -> list[str]:
         """The names of files that messages or a listing have named, and that are in a committed batch."""
@@ -250,3 +260,8 @@ class AnnouncedBacklog:
         if listed is None or utc_now() >= listed + interval(self._queue.listed_every):
             return self._files.count()
         return SourceBacklog(client_of(self._queue).count(), "files")
+
+
+def _millis(modified_ns: int) -> int:
+    """The second of a time, in milliseconds: stores tell no more of a single object, and some do in a listing."""
+    return modified_ns // 1_000_000_000 * _SECOND

@@ -255,7 +255,7 @@ class FilesBacklog:
             for file, taken in zip(files, modified, strict=True)
             if taken is not None and not same_instant(file.modified_ns // 1_000_000, taken)
         ]
-        warnings = (_changed_warning(sorted(changed)), undecoded_warning(listing.undecoded))
+        warnings = (changed_warning(sorted(changed)), undecoded_warning(listing.undecoded))
         return SourceBacklog(len(waiting), "files", sum(waiting), " ".join(filter(None, warnings)))
 
 
@@ -274,7 +274,8 @@ def undecoded_warning(names: Sequence[str]) -> str:
     return f"Not read, as its name is not UTF-8: {first_names(names)}. Rename it; the other files are read meanwhile."
 
 
-def _changed_warning(changed: list[str]) -> str:
+def changed_warning(changed: Sequence[str]) -> str:
+    """A sentence on files that were changed after they were read; empty where there are none."""
     if not changed:
         return ""
     return (

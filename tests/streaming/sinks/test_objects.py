@@ -63,7 +63,7 @@ def test_objects_lie_by_hour_and_none_is_larger_than_its_bound_says(bucket: Buck
         "2026-01-01--02/part-numbers-all-0-0000000007-1.json",
     ]
     assert [bucket.content(key).count(b"\n") for key in bucket.names()] == [1, 2, 1]
-    assert json.loads(bucket.content("_delivered/numbers-all.json")) == {"generation": 0, "batch": 7}
+    assert json.loads(bucket.content("_delivered/numbers-all.json")) == {"generation": 0, "batch": 7, "identity": ""}
 
 
 def test_a_bucket_that_is_not_there_is_waited_for_and_told(bucket: Bucket) -> None:

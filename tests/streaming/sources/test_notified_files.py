@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +33,7 @@ from tests.support.instants import NOW
 from tests.support.killed import Killed, killed_at
 from tests.support.notified_bucket import NotifiedBucket, new_notified_bucket
 from tests.support.seeds import draws
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,11 @@ class Query:
 
     def plan(self, *names: str) -> None:
         """Spark plans a batch."""
-        lines = [json.dumps({"path": f"{self.landing}/{n}", "timestamp": 0, "batchId": self._batch}) for n in names]
+        times = [info.mtime_ns // 10**9 * 1_000 for info in storage.below(self.landing).get_file_info([*names])]
+        lines = [
+            json.dumps({"path": f"{self.landing}/{name}", "timestamp": at, "batchId": self._batch})
+            for name, at in zip(names, times, strict=True)
+        ]
         self._write(f"sources/0/{self._batch}", "v1", *lines)
         self._write(f"offsets/{self._batch}", "v1", "{}", json.dumps({"logOffset": self._batch}))
 
@@ -184,6 +190,24 @@ def test_messages_that_come_twice_late_or_in_another_order_double_nothing(
     assert notified.messages == 0
     notified.send(notified.created("in/a.json"), notified.created("in/a.json"))
     assert (query.waiting(), notified.messages) == ([], 0), "of what was taken long ago"
+
+
+def test_a_file_that_is_put_again_under_its_name_after_it_was_read_is_told_and_read_no_more(
+    notified: NotifiedBucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(notified, tmp_path)
+    query.waiting()
+    notified.put("in/a.json", b"1")
+    assert query.waiting() == ["a.json"]
+    query.take("a.json")
+    notified.send(notified.created("in/a.json"))
+    assert (query.waiting(), caplog.messages) == ([], []), "the same message once more"
+    began = time.time()
+    # The store tells of whole seconds.
+    until(lambda: time.time() > began + 1, "another second")
+    notified.put("in/a.json", b"corrected")
+    assert (query.waiting(), notified.messages) == ([], 0)
+    assert "Changed, or delivered again under the same name, after it was read: a.json" in caplog.text
 
 
 def test_a_file_that_no_message_has_named_is_found_by_the_next_listing(

@@ -502,12 +502,13 @@ def append_retraction(
     head: Batch,
     processed_at: datetime,
     counts: Mapping[str, OperatorCounts],
-    told: Mapping[str, Any],
+    retraction: Mapping[str, Any],
     pinned: Mapping[str, int] = NOTHING_PINNED,
 ) -> Batch:
     """Append rows that take back others, or put them back, as the batch after `head`, in one commit.
 
-    `rows` have the stream's columns, `_origin` with what they take back, and `_day`; `told` says who did it, and why.
+    `rows` have the stream's columns, `_origin` with what they take back, and `_day`; `retraction` says who did it and
+    why.
 
     Raises:
         FencedError: `head` is not the newest batch of the log.
@@ -524,7 +525,7 @@ def append_retraction(
         *([F.lit(None).cast("array<string>").alias(WARNED)] if stream.watched else []),
     )
     written = _BySpark(rows.sparkSession, lake, stream, counts).write_validated(validated, stamps)
-    return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None, told)
+    return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None, retraction)
 
 
 def next_state(head: Batch | None) -> ClockState:
@@ -664,14 +665,14 @@ def append_heartbeat(
     end_of_input: bool = False,
     next_memory: Memory | None = None,
     pinned: Mapping[str, int] = NOTHING_PINNED,
-    told: datetime | None = None,
+    told_watermark: datetime | None = None,
 ) -> Batch:
     """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is.
 
     `state` is the clock that the row is stamped with. `end_of_input` says that no row comes any more, so that windows
     close whatever the clock says. `next_memory` is what the source remembers from here on, where a part of it has come
     to its end (see `Source.after_end`); `pinned` is the newest batch of each control stream that the stream pins;
-    `told` is the watermark that the source tells.
+    `told_watermark` is that of the source, where it tells one.
 
     Raises:
         FencedError: `head` is not the newest batch of the log.
@@ -693,7 +694,7 @@ def append_heartbeat(
         query=None,
         query_batch=None,
         state=state,
-        summary=BatchSummary({}, 0, now, partitions_end=next_memory is not None, told=told),
+        summary=BatchSummary({}, 0, now, partitions_end=next_memory is not None, told=told_watermark),
         clock=stream.clock,
         end_of_input=end_of_input,
         source=head.source if next_memory is None else next_memory,

@@ -175,18 +175,18 @@ class HistorySteps:
         rows = self._came.with_batches(self._spark, before.batch, after.batch)
         stored = state.stored(NEVER)
         task = WriteHistory(
-            stream.key,
-            history.values,
-            history.track,
-            history.kind == 1,
-            stream.snapshots is not None,
-            stream.as_before,
-            stream.made_of,
-            self._lake.table(history),
-            to_arrow_schema(self._schema, timezone="UTC"),
-            stored,
-            FEW_FILES,
-            _horizon(stream, followed),
+            key=stream.key,
+            values=history.values,
+            track=history.track,
+            is_newest_only=history.kind == 1,
+            of_extracts=stream.snapshots is not None,
+            as_before=stream.as_before,
+            made_of=stream.made_of,
+            uri=self._lake.table(history),
+            intervals=to_arrow_schema(self._schema, timezone="UTC"),
+            stored=stored,
+            few_files=FEW_FILES,
+            horizon=_horizon(stream, followed),
         )
         if stream.snapshots is None:
             frame = as_revisions(rows, stream).withColumn(SINCE, since_of(history))

@@ -177,17 +177,17 @@ class Revising:
         clock = NEVER if forgetting is None else forgetting.clock - 1
         stored = state.stored(clock) if stream.snapshots is None else state.of_all()
         task = WriteRevisions(
-            stream.key,
-            stream.columns,
-            stream.compared,
-            stream.event_time,
-            stream.as_before,
-            stream.made_of if stream.as_before else {},
-            self._lake.log(stream),
-            to_arrow_schema(self._schema, timezone="UTC"),
-            stored,
-            None if stream.snapshots is None else _extract(batch),
-            forgetting,
+            key=stream.key,
+            columns=stream.columns,
+            compared=stream.compared,
+            event_time=stream.event_time,
+            as_before=stream.as_before,
+            made_of=stream.made_of if stream.as_before else {},
+            uri=self._lake.log(stream),
+            changes=to_arrow_schema(self._schema, timezone="UTC"),
+            standing=stored,
+            extract=None if stream.snapshots is None else _extract(batch),
+            forgetting=forgetting,
         )
         return fold_revisions(self._spark, as_revisions(rows, stream), stream, stored, task)
 

@@ -87,14 +87,14 @@ class Continuous(Observer):
         beside = [*self._run.deliveries.runtimes, *self._run.publishing]
         threads = len(self._run.operators) + len(beside) + 2
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
-        self._delivering: list[Future[None]] = []
+        self._beside: list[Future[None]] = []
         self._news = {publishing.operator.name: Event() for publishing in self._run.publishing}
         # A view that reads such an operator beside its streams learns of its steps by what is published.
         self._told_each_step = {each.operator.name for each in self._run.publishing if each.operator.current_with}
         self._updated = {view.name for view in pipeline.updated} & self._news.keys()
-        self._delivered, self._ended, self._written = Event(), Event(), Event()
+        self._deliveries_end, self._run_ends, self._has_written = Event(), Event(), Event()
         self._wake = Event()
-        self._steps = _Stepping(self._run, self.watch, self._threads, now, self._stepped)
+        self._steps = _Stepping(self._run, self.watch, self._threads, now, self._has_kept_up)
         self._giving_way: set[str] = set()
         self._beat_at: dict[str, datetime] = {}
         self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
@@ -115,12 +115,12 @@ class Continuous(Observer):
         try:
             self._run.check_operators()
             self._ingest = self._run.start_ingest(**self._trigger)
-            self._delivering = [
-                self._threads.submit(self._run.deliveries.run, runtime, self._delivered)
+            self._beside = [
+                self._threads.submit(self._run.deliveries.run, runtime, self._deliveries_end)
                 for runtime in self._run.deliveries.runtimes
             ]
-            self._delivering += [self._threads.submit(self._publish, each) for each in self._run.publishing]
-            self._delivering.append(self._threads.submit(self._note_together))
+            self._beside += [self._threads.submit(self._publish, each) for each in self._run.publishing]
+            self._beside.append(self._threads.submit(self._note_together))
             self.watch.phase = "running"
             while (end := ending()) is None:
                 self._step()
@@ -134,7 +134,7 @@ class Continuous(Observer):
             raise
         finally:
             self._stop_ingest()
-            self._ended.set()
+            self._run_ends.set()
             self._end_deliveries()
             self.watch.stopping.update(runtime.operator.name for runtime in self._run.operators)
             self._threads.shutdown(cancel_futures=True)
@@ -150,17 +150,17 @@ class Continuous(Observer):
         # The end of the batch, not the begin of the next, whose rows would be chosen before it waits.
         if query in self._ingest:
             self._giving_way.add(query)
-            self._steps.give_way(query, until=lambda: query in self.watch.stopping or self._ended.is_set())
+            self._steps.give_way(query, until=lambda: query in self.watch.stopping or self._run_ends.is_set())
             self._giving_way.discard(query)
 
     def committed(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.committed(query, written, batch)
         self._run.deliveries.tell()
-        self._written.set()
+        self._has_written.set()
         if query in self._news and (written.rows or query in self._told_each_step):
             self._news[query].set()
 
-    def _stepped(self, operator: Operator) -> None:
+    def _has_kept_up(self, operator: Operator) -> None:
         if operator.name in self._updated:
             self._news[operator.name].set()
         self._wake.set()
@@ -182,9 +182,9 @@ class Continuous(Observer):
             if not following:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
         self._steps.raise_failures()
-        for delivering in self._delivering:
-            if delivering.done():
-                delivering.result()
+        for one in self._beside:
+            if one.done():
+                one.result()
         if self.now() - self._inspected_at >= _INSPECTED_EVERY:
             self._inspected_at = self.now()
             self._run.check_sources()
@@ -214,40 +214,40 @@ class Continuous(Observer):
         self._stop_ingest()
         steps: list[Callable[[], object]] = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all]
         steps += [self._run.catch_up, self._end_deliveries, self._run.publish_all]
-        rest = partial(self._run.deliveries.deliver_all, stop=self._ended)
+        rest = partial(self._run.deliveries.deliver_all, stop=self._run_ends)
         return self._carry_out([*steps, rest], until)
 
     def _publish(self, publishing: Publishing) -> None:
         """Publish what is current of an operator, on and on, until deliveries end."""
         news = self._news[publishing.operator.name]
-        while not self._delivered.is_set():
+        while not self._deliveries_end.is_set():
             news.clear()
             began = monotonic()
             if self._run.publish(publishing):
                 self._run.together.see(publishing.operator)
-                self._written.set()
-            self._delivered.wait(min(_PAUSE_AFTER_LOOK * (monotonic() - began), _LOOKED_AT_EVERY))
+                self._has_written.set()
+            self._deliveries_end.wait(min(_PAUSE_AFTER_LOOK * (monotonic() - began), _LOOKED_AT_EVERY))
             news.wait(_LOOKED_AT_EVERY)
 
     def _note_together(self) -> None:
         """Write down which versions belong together, where anything was written, on and on, until deliveries end."""
-        while not self._delivered.is_set():
-            self._written.wait(_NOTED_EVERY)
-            if self._written.is_set():
-                self._written.clear()
+        while not self._deliveries_end.is_set():
+            self._has_written.wait(_NOTED_EVERY)
+            if self._has_written.is_set():
+                self._has_written.clear()
                 self._run.note_together()
-            self._delivered.wait(_NOTED_EVERY)
+            self._deliveries_end.wait(_NOTED_EVERY)
 
     def _end_deliveries(self) -> None:
         """Let each end the batch that it sends, and begin no other."""
-        self._delivered.set()
+        self._deliveries_end.set()
         self._run.deliveries.tell()
         for news in self._news.values():
             news.set()
-        for delivering in self._delivering:
+        for one in self._beside:
             # A failure was told, or is told by whoever ends the run.
             with suppress(Exception):
-                delivering.result()
+                one.result()
 
     def _carry_out(self, steps: Sequence[Callable[[], object]], until: Callable[[], bool]) -> bool:
         """Run `steps` one after another beside this thread; False where `until` became true before the end.
@@ -304,8 +304,8 @@ class _Stepping:
         self._threads = threads
         self._now = now
         self._on_step = on_step
-        self._stepping: dict[str, Future[None]] = {}
-        self._stepped: dict[str, dict[str, int]] = {}
+        self._running: dict[str, Future[None]] = {}
+        self._heads_at_step: dict[str, dict[str, int]] = {}
         self._stepped_at: dict[str, datetime] = {}
         self._began: dict[str, float] = {}
         self._versions: dict[ExternalTable, tuple[float, int]] = {}
@@ -317,9 +317,9 @@ class _Stepping:
                 continue
             if self._is_behind(runtime) and self._is_due(runtime):
                 name = runtime.operator.name
-                self._stepped[name], self._stepped_at[name] = self._heads_of(runtime), self._now()
+                self._heads_at_step[name], self._stepped_at[name] = self._heads_of(runtime), self._now()
                 self._began[name] = monotonic()
-                self._stepping[name] = self._threads.submit(self._step, runtime)
+                self._running[name] = self._threads.submit(self._step, runtime)
 
     def take_over(self) -> None:
         """Let what `rebuild` has made ready take the place of an operator's tables; asks the storage if there is such.
@@ -328,17 +328,17 @@ class _Stepping:
         """
         for runtime in self._run.operators:
             if not self._is_stepping(runtime) and ready_generation(self._run.lake, runtime.operator) is not None:
-                self._stepping[runtime.operator.name] = self._threads.submit(self._take_over, runtime)
+                self._running[runtime.operator.name] = self._threads.submit(self._take_over, runtime)
 
     def raise_failures(self) -> None:
         """Raise what a step has failed with."""
-        for stepping in self._stepping.values():
+        for stepping in self._running.values():
             if stepping.done():
                 stepping.result()
 
     def wait(self) -> None:
         """Wait for the steps that run, and raise what one of them fails with."""
-        for stepping in self._stepping.values():
+        for stepping in self._running.values():
             stepping.result()
 
     def give_way(self, query: str, until: Callable[[], bool]) -> None:
@@ -380,20 +380,20 @@ class _Stepping:
             self._on_step(runtime.operator)
         if name in self._run.paused:
             # It is tried again later, whether its logs have grown by then or not.
-            self._stepped.pop(name, None)
+            self._heads_at_step.pop(name, None)
 
     def _take_over(self, runtime: OperatorRuntime) -> None:
         if self._run.take_over(runtime):
             # It may have been paused, or be behind its logs.
-            self._stepped.pop(runtime.operator.name, None)
+            self._heads_at_step.pop(runtime.operator.name, None)
 
     def _is_stepping(self, runtime: OperatorRuntime) -> bool:
-        stepping = self._stepping.get(runtime.operator.name)
+        stepping = self._running.get(runtime.operator.name)
         return stepping is not None and not stepping.done()
 
     def _is_behind(self, runtime: OperatorRuntime) -> bool:
         heads = self._heads_of(runtime)
-        return bool(heads) and heads != self._stepped.get(runtime.operator.name)
+        return bool(heads) and heads != self._heads_at_step.get(runtime.operator.name)
 
     def _is_due(self, runtime: OperatorRuntime) -> bool:
         every, last = runtime.operator.every, self._stepped_at.get(runtime.operator.name)

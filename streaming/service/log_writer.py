@@ -179,7 +179,7 @@ class LogWriter:
             state = self.stream.clock.advance(self._came.after, BatchSummary({}, 0, now, told=told))
             if state.watermark == self._came.after.watermark and self._pinned().keys() <= self._came.pins.keys():
                 return False
-            self._append_heartbeat(self._came, state, now, told=told)
+            self._append_heartbeat(self._came, state, now, told_watermark=told)
             return True
         finally:
             self._appending.release()

@@ -74,7 +74,7 @@ def test_what_is_current_is_looked_at_after_steps_that_wrote_rows_or_updates(spa
             assert news[view.name].is_set() == bool(rows)
         news[view.name].clear()
         # What it has besides its steps was kept up.
-        running._stepped(view)
+        running._has_kept_up(view)
     assert (news[plain.name].is_set(), news[updated.name].is_set()) == (False, True)
 
 

@@ -295,6 +295,16 @@ def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: Spar
     assert [(finding.checked, finding.broken) for finding in findings] == [(2, 0), (5, 0)]
 
 
+def test_a_delivery_begins_anew_with_all_rows_also_while_its_target_is_away(spark: SparkSession, lake: Lake) -> None:
+    away = Postgres("r", connection="host=127.0.0.1 port=1 connect_timeout=2")
+    courier = Courier(spark, lake, Delivery("rows_out", readings, away, select=("value",)))
+    ingested(spark, lake, [reading("a", 1, 1)])
+    assert courier.runtime.next_batch(spark) == 0
+    with pytest.raises(SinkError):
+        courier.runtime.begin_anew(again=False)
+    assert courier.runtime.begin_anew(again=True).generation == 1
+
+
 @pytest.mark.long
 def test_a_delivery_that_begins_anew_reads_old_batches_in_pieces_as_at_first(spark: SparkSession, lake: Lake) -> None:
     ingested(spark, lake, *([reading("a", second, second)] for second in range(1, 5)))

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from decimal import localcontext
 from typing import Any
 
-from streaming.base import DECIMALS, DeclarationError, from_micros, read_back, to_micros
+from streaming.base import DECIMALS, DeclarationError, from_micros, read_back, row_class, to_micros
 from streaming.clocks import BatchSummary, ClockState, joint_watermark, latest
 from streaming.declare import Keyed, Stream
-from streaming.keyed import NEVER, Fold, Key, PinnedRules, Pins, RuleHistory, row_class
+from streaming.keyed import NEVER, Fold, Key, PinnedRules, Pins, RuleHistory
 from tidemark.corrected import Come, corrected, key_of, plain
 from tidemark.played import Moment, Played
 

@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         FarDate,
         FarInstant,
         Reading,
+        as_dict,
         as_type,
         day_of,
         days_of,
@@ -143,6 +144,7 @@ if TYPE_CHECKING:
         normalizer,
         python_values,
         read_back,
+        row_class,
     )
     from streaming.base.variables import filled, names_variables_only, variables_in
     from streaming.base.wording import counted, raised, said, shown, told, written

@@ -3,12 +3,15 @@
 In: numbers as Python's, decimals with all their digits, instants as whole microseconds since the epoch, structs and
 maps as dicts, arrays as lists. No value makes it fail, so that nothing is stopped by a column that nobody looks at.
 Out: a value comes out as it was given, or it is refused.
+
+A row of such values is a tuple whose columns are attributes.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -226,6 +229,23 @@ def _pairs(keys: list[Any], items: list[Any]) -> list[tuple[Any, Any]]:
 def _dict_or_pairs(keys: list[Any], items: list[Any]) -> dict[Any, Any] | list[tuple[Any, Any]]:
     made = dict(zip(keys, items, strict=True))
     return made if len(made) == len(keys) else _pairs(keys, items)
+
+
+@lru_cache(maxsize=256)
+def row_class(columns: tuple[str, ...]) -> Any:
+    """A class of tuples whose columns are attributes, and by `row["name"]` those that are no name in Python too."""
+    plain = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
+    places = {name: place for place, name in enumerate(columns)}
+
+    def of_column(row: Any, name: Any) -> Any:
+        return tuple.__getitem__(row, places[name] if isinstance(name, str) else name)
+
+    return type("Row", (plain,), {"__slots__": (), "__getitem__": of_column, "columns_": columns})
+
+
+def as_dict(row: Any) -> dict[str, Any]:
+    """The columns of a row by name."""
+    return dict(zip(row.columns_, row, strict=True))
 
 
 def read_back(value: Any, kind: pa.DataType) -> Any:

@@ -32,6 +32,7 @@ from streaming.base import (
     from_micros,
     python_values,
     raised,
+    row_class,
 )
 from streaming.declare import (
     LEFT_AT,
@@ -45,7 +46,6 @@ from streaming.declare import (
     WindowJoined,
     described,
 )
-from streaming.keyed import row_class
 from streaming.lake import Lake
 from streaming.log import OperatorCounts
 from streaming.operators import (

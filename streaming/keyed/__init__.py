@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         triggered_window,
     )
     from streaming.keyed.migration import SOURCE, migrations_of, text_number
-    from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, as_dict, row_class, rows_of_control
+    from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, rows_of_control
     from streaming.keyed.state_table import BUCKETS, DUE, HASH, OpenBucket, StateTable, StoredState
     from streaming.keyed.steps import NEWEST_INSTANT
     from streaming.keyed.tasks import BucketFile

@@ -14,6 +14,7 @@ from streaming.base import (
     LAST_MILLISECOND,
     Encoder,
     FunctionError,
+    as_dict,
     encoder,
     normalizer,
     raised,
@@ -22,7 +23,7 @@ from streaming.base import (
     written,
 )
 from streaming.declare import FAILED, Keyed
-from streaming.keyed.rules import PinnedRules, RulesInForce, as_dict
+from streaming.keyed.rules import PinnedRules, RulesInForce
 
 NEVER = -(1 << 62)
 """A time in microseconds before all others."""

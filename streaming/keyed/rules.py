@@ -6,10 +6,8 @@ The rows of a `History` that is pinned are found in the same way: by the batch t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ADDED, BATCH, ORIGIN, SIGN, FunctionError, is_less, optional_micros, python_values
+from streaming.base import ADDED, BATCH, ORIGIN, SIGN, FunctionError, is_less, optional_micros, python_values, row_class
 from streaming.declare import VALID_FROM, VALID_TO, History, Pinned, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head, read_log, valid
@@ -32,23 +30,6 @@ _PLACE = "_place"
 
 MOST_RULES = 100_000
 """The greatest number of rules, and of changes of them that a step follows, in the memory of a task."""
-
-
-@lru_cache(maxsize=256)
-def row_class(columns: tuple[str, ...]) -> Any:
-    """A class of tuples whose columns are attributes, and by `row["name"]` those that are no name in Python too."""
-    plain = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
-    places = {name: place for place, name in enumerate(columns)}
-
-    def of_column(row: Any, name: Any) -> Any:
-        return tuple.__getitem__(row, places[name] if isinstance(name, str) else name)
-
-    return type("Row", (plain,), {"__slots__": (), "__getitem__": of_column, "columns_": columns})
-
-
-def as_dict(row: Any) -> dict[str, Any]:
-    """The columns of a row by name."""
-    return dict(zip(row.columns_, row, strict=True))
 
 
 class RuleHistory:

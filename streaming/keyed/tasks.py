@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import AT, EPOCH, MICROSECOND, FunctionError, computes_as_sql, python_values
+from streaming.base import AT, EPOCH, MICROSECOND, FunctionError, computes_as_sql, python_values, row_class
 from streaming.declare import STATE, Keyed
 from streaming.keyed.fold import FOREVER, NEVER, Fold, Key, KeyState, Observe, Output
-from streaming.keyed.rules import PinnedRules, row_class
+from streaming.keyed.rules import PinnedRules
 from streaming.keyed.state_table import DUE, HASH, TIMERS, OpenBucket, StoredKey, StoredState
 from streaming.tables import TaskFile, TaskFiles
 

@@ -24,9 +24,8 @@ from typing import IO, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from streaming.base import DECIMALS, encoder, interval, said, to_micros, written
+from streaming.base import DECIMALS, encoder, interval, row_class, said, to_micros, written
 from streaming.declare import Enriched, LookupRequest
-from streaming.keyed import row_class
 
 LENGTH = struct.Struct("!Q")
 _FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.25, 60.0, 0.25

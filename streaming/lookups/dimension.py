@@ -14,9 +14,18 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from streaming.base import ADDED, SIGN, DeclarationError, DimensionError, FrozenMapping, interval, python_values
+from streaming.base import (
+    ADDED,
+    SIGN,
+    DeclarationError,
+    DimensionError,
+    FrozenMapping,
+    as_dict,
+    interval,
+    python_values,
+)
 from streaming.declare import VALID_FROM, VALID_TO, History, LookupRequest
-from streaming.keyed import NEVER, as_dict
+from streaming.keyed import NEVER
 from streaming.lake import Lake
 from streaming.tables import FilesRead, delta
 

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streaming.base import check_connection
+from streaming.base import as_dict, check_connection
 from streaming.declare import LookupRequest
-from streaming.keyed import as_dict
 
 if TYPE_CHECKING:
     from streaming.lookups.postgres_connections import Connection, Connections

@@ -13,9 +13,8 @@ from decimal import setcontext
 from queue import SimpleQueue
 from typing import IO, Any
 
-from streaming.base import DECIMALS
+from streaming.base import DECIMALS, row_class
 from streaming.declare import LookupRequest
-from streaming.keyed import row_class
 from streaming.lookups.calls import framed, read_frame
 
 

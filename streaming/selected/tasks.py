@@ -25,9 +25,9 @@ from streaming.base import (
     encoder,
     python_values,
     raised,
+    row_class,
 )
 from streaming.declare import ELEMENT, FAILED, RowFunction
-from streaming.keyed import row_class
 from streaming.operators import FilterCounts
 from streaming.tables import TaskFile, TaskFiles
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from streaming import BlockingPostgresLookup, LookupRequest, PostgresLookup
-from streaming.keyed.rules import row_class
+from streaming.base import row_class
 from tests.support import postgres as postgres_server
 
 QUERY = "select %(n)s::bigint * 2 as doubled"

@@ -1,4 +1,4 @@
-"""The frame that a step folds: the state and the rows that are due, in the order of the fold."""
+"""The frame that a step folds, state and rows that are due in the order of the fold, and the columns of its tables."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, reduce
 
+import pyarrow as pa
 import sqlglot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from streaming.base import BATCH, ORIGIN, SIGN
-from streaming.declare import Keyed, Stream
+from streaming.base import AT, BATCH, DAY, ORIGIN, SIGN, WRITTEN_AT
+from streaming.declare import STATE, Keyed, Stream
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.state_table import HASH, Buckets
+from streaming.keyed.state_table import DUE, HASH, TIMERS, Buckets
 from streaming.keyed.tasks import MATCHING, STAMP, STREAM, TIME, key_column, value_column
 from streaming.log import LogFiles
 from streaming.operators import IDENTITY, signs, standing_among
 from streaming.spark import guarded
 
+_TIME = pa.timestamp("us", "UTC")
 _COMPARISONS = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not),
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Is),
@@ -114,6 +118,37 @@ def marks(spark: SparkSession, buckets: Buckets) -> DataFrame:
     """A row for each bucket, with its least hash."""
     first = F.shiftleft(F.col("id") - F.lit(buckets.count // 2), buckets.shift)
     return spark.range(0, buckets.count, 1, 1).select(first.alias(HASH), F.lit(None).cast("bigint").alias(BATCH))
+
+
+def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
+    """The columns of each table without the day, by its suffix; `log` tells the types of the keys."""
+    keys = key_schema(keyed, log)
+    outputs = {
+        to: pa.schema([*keys, pa.field(AT, _TIME), *schema, pa.field(WRITTEN_AT, _TIME)])
+        for to, schema in keyed.output_schemas.items()
+    }
+    return {**outputs, STATE: state_schema(keyed, keys)}
+
+
+def state_schema(keyed: Keyed, keys: pa.Schema) -> pa.Schema:
+    """The columns of the state, of keys with these columns.
+
+    Those of which a step asks for bounds come first, as Delta keeps bounds of the first columns of a table alone.
+    """
+    first = [pa.field(HASH, pa.int64()), pa.field(DUE, _TIME)]
+    return pa.schema([*first, *keys, *keyed.state_schema, pa.field(TIMERS, pa.map_(pa.string(), _TIME))])
+
+
+def key_schema(keyed: Keyed, log: DataFrame) -> pa.Schema:
+    """The key columns, of the types that they have in the `log`."""
+    names = [f"`{name}`" for name in keyed.by]
+    return to_arrow_schema(log.select(*names).schema, timezone="UTC") if names else pa.schema([])
+
+
+def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:
+    """The columns as Spark knows them, with the day where the table is partitioned by it."""
+    day = [pa.field(DAY, pa.date32())] if partitioned else []
+    return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=True)
 
 
 def _rows_of(keyed: Keyed, place: int, rows: DataFrame, beside: Sequence[str]) -> DataFrame:

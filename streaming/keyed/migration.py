@@ -29,8 +29,8 @@ from streaming.base import (
 )
 from streaming.declare import STATE, Keyed, described
 from streaming.keyed.fold import as_json
-from streaming.keyed.frame import hash_of, in_buckets
-from streaming.keyed.schemas import CopiesRows, spark_schema
+from streaming.keyed.frame import hash_of, in_buckets, spark_schema
+from streaming.keyed.schemas import CopiesRows
 from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS, Buckets
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streaming.declare.delivery import Delivery
     from streaming.declare.enriched import Enriched, LookupRequest
     from streaming.declare.freshness import Freshness, freshness_of
-    from streaming.declare.functions import RowFunction, WindowFunction, check_callable, described
+    from streaming.declare.functions import RowFunction, WindowFunction, check_callable, described, text_number
     from streaming.declare.history import VALID_FROM, VALID_TO, History
     from streaming.declare.join_keys import InputSide
     from streaming.declare.joined import LEFT_AT, RIGHT_AT, Joined

@@ -1,7 +1,12 @@
-"""Functions of a user, of whole windows and of single rows, where SQL is not enough; workers find them by name."""
+"""Functions of a user, of whole windows and of single rows, where SQL is not enough; workers find them by name.
+
+A number tells whether their text is another one than it was.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -40,6 +45,25 @@ def described(function: Any) -> str:
         return f"{type(function).__module__}.{type(function).__qualname__}({', '.join(parts)})"
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def text_number(functions: Iterable[Any]) -> int:
+    """A number that is another one, for all practical purposes, where a function's text is another one."""
+    text = "\n".join(map(_text, functions))
+    # Delta keeps whole numbers of 64 bits with a sign.
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
+
+
+def _text(function: Any) -> str:
+    """The source of a function; of a piece of this library, that of the functions it was given."""
+    if is_dataclass(function):
+        parts = (getattr(function, field.name) for field in fields(function))
+        return "\n".join([described(function), *(_text(part) for part in parts if callable(part))])
+    try:
+        return inspect.getsource(function if inspect.isfunction(function) else type(function))
+    except (OSError, TypeError):
+        # What was typed into a prompt, or is written in C.
+        return described(function)
 
 
 @dataclass(frozen=True)

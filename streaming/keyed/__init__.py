@@ -45,9 +45,9 @@ if TYPE_CHECKING:
         top,
         triggered_window,
     )
-    from streaming.keyed.migration import SOURCE, migrations_of, text_number
+    from streaming.keyed.migration import migrations_of
     from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, rows_of_control
-    from streaming.keyed.state_table import BUCKETS, DUE, HASH, OpenBucket, StateTable, StoredState
+    from streaming.keyed.state_table import BUCKETS, DUE, HASH, SOURCE, OpenBucket, StateTable, StoredState
     from streaming.keyed.steps import NEWEST_INSTANT
     from streaming.keyed.tasks import BucketFile
 

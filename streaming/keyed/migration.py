@@ -6,10 +6,8 @@ whoever dies in between finds it still to be done, and whoever has the older dec
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,32 +29,18 @@ from streaming.declare import STATE, Keyed, described
 from streaming.keyed.fold import as_json
 from streaming.keyed.frame import hash_of, in_buckets, spark_schema
 from streaming.keyed.schemas import CopiesRows
-from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS, Buckets
+from streaming.keyed.state_table import BUCKETS, DUE, HASH, SOURCE, TIMERS, Buckets, source_number
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
 from streaming.operators import Outputs, Progress, declaration_properties
 from streaming.tables import TaskFile, delta, recorded_declaration, set_properties
 
-SOURCE = "source"
-"""The number of the state's table that stands for the functions' text."""
 _STATE, _FUNCTION, _TIMER, _RESULT = "state", "function", "timer", "result"
 _OUTPUTS, _ON_ERROR = "side output", "on error"
 _MIGRATED = "migrated"
 """The number of the state's table that tells how many of the migrations in its property are done."""
 
 _MIGRATIONS = "migrations"
-
-
-def source_number(keyed: Keyed) -> int:
-    """The number of a keyed function's text."""
-    return text_number((keyed.on_row, *keyed.timers.values()))
-
-
-def text_number(functions: Iterable[Any]) -> int:
-    """A number that is another one, for all practical purposes, where a function's text is another one."""
-    text = "\n".join(map(_text, functions))
-    # Delta keeps whole numbers of 64 bits with a sign.
-    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
 
 
 def changed_text(keyed: Keyed, state: DeltaTable | None) -> str | None:
@@ -72,18 +56,6 @@ def changed_text(keyed: Keyed, state: DeltaTable | None) -> str | None:
         f"{keyed.version}. It goes on. If it gives other results for the same rows, raise the version and run "
         f"`tidemark rebuild {keyed.name}`."
     )
-
-
-def _text(function: Any) -> str:
-    """The source of a function; of a piece of this library, that of the functions it was given."""
-    if is_dataclass(function):
-        parts = (getattr(function, field.name) for field in fields(function))
-        return "\n".join([described(function), *(_text(part) for part in parts if callable(part))])
-    try:
-        return inspect.getsource(function if inspect.isfunction(function) else type(function))
-    except (OSError, TypeError):
-        # What was typed into a prompt, or is written in C.
-        return described(function)
 
 
 def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:

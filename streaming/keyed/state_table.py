@@ -2,7 +2,8 @@
 
 Buckets are ranges of a hash of the key, all of the same width. A step reads and writes those that have rows or timers
 that are due, and no other. How many there are follows from how much state there is, and is nobody's choice: another
-number is another layout of the same rows.
+number is another layout of the same rows. Numbers of the table tell how many they are, and which text of the functions
+made it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from streaming.base import optional_micros, python_values
+from streaming.declare import Keyed, text_number
 from streaming.keyed.fold import FOREVER, NEVER
 from streaming.tables import storage
 
@@ -31,6 +33,8 @@ BYTES_PER_BUCKET = 4 * 2**20
 """The target size of a bucket: one that is small costs a file, one that is large is read for a single key."""
 BUCKETS = "buckets"
 """The number of the state's table that tells into how many buckets its files are cut."""
+SOURCE = "source"
+"""The number of the state's table that stands for the functions' text."""
 HASH = "_hash"
 """A hash of the keys, a whole number of 64 bits, by which the state is cut into buckets."""
 
@@ -130,6 +134,11 @@ class StateTable:
 
     def _buckets_of(self, file: StateFile) -> range:
         return range(self.buckets.of(file.first), self.buckets.of(file.last) + 1)
+
+
+def source_number(keyed: Keyed) -> int:
+    """The number of a keyed function's text."""
+    return text_number((keyed.on_row, *keyed.timers.values()))
 
 
 def _files(table: DeltaTable) -> Iterator[StateFile]:

@@ -20,10 +20,10 @@ from streaming.base import FunctionError, from_micros, to_micros
 from streaming.declare import STATE, Keyed
 from streaming.keyed.fold import FOREVER, NEVER
 from streaming.keyed.frame import Range, in_order, rows_due, spark_schema, table_schemas
-from streaming.keyed.migration import SOURCE, cut_state, migrate_state, source_number
+from streaming.keyed.migration import cut_state, migrate_state
 from streaming.keyed.rules import ControlRules, PinnedRules
 from streaming.keyed.schemas import CopiesRows
-from streaming.keyed.state_table import BUCKETS, StateTable, StoredState
+from streaming.keyed.state_table import BUCKETS, SOURCE, StateTable, StoredState, source_number
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles

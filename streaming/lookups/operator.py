@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import AT, BATCH, ORIGIN, STEP_COLUMN, WRITTEN_AT, OperatorError, counted, date_literal
-from streaming.declare import FAILED, PENDING, Enriched, Stream, described
-from streaming.keyed import SOURCE, text_number
+from streaming.declare import FAILED, PENDING, Enriched, Stream, described, text_number
+from streaming.keyed import SOURCE
 from streaming.lake import Lake
 from streaming.log import head, valid
 from streaming.lookups.calls import capacity_of

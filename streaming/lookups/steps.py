@@ -34,8 +34,8 @@ from streaming.base import (
     to_micros,
     utc_now,
 )
-from streaming.declare import FAILED, PENDING, Enriched
-from streaming.keyed import SOURCE, text_number
+from streaming.declare import FAILED, PENDING, Enriched, text_number
+from streaming.keyed import SOURCE
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head
 from streaming.lookups.calls import Answer, Calls, Question, await_all, await_any, request_key

@@ -18,7 +18,7 @@ from streaming.base.errors import DeclarationError, FunctionError
 from streaming.declare.keyed import Keyed
 from streaming.keyed.count_windows import count_window
 from streaming.keyed.fold import Key, as_json
-from streaming.keyed.migration import source_number
+from streaming.keyed.state_table import source_number
 from tests.streaming.keyed.functions import added, count_rows, readings, rows, sorted_out
 from tests.support.instants import at, ms
 from tidemark.testing import Played, play

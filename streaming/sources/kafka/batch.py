@@ -17,16 +17,19 @@ from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, Records, read_dir
 from streaming.sources.kafka.memory import (
     KafkaMemory,
     Partition,
+    Plan,
     Ranges,
     RangesOf,
     Topic,
+    check_nothing_lost,
     joined,
+    lost_ranges,
     name_of,
+    planned_ranges,
     size,
     within,
     without,
 )
-from streaming.sources.kafka.plan import Plan, check_nothing_lost, lost_ranges, planned_ranges
 from streaming.sources.source import Memory, Reading, Taken
 from streaming.spark import query_id
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming.base import LAST_MILLISECOND, SourceError, to_micros
-from streaming.sources.kafka.memory import Partition, Range, name_of, words
-from streaming.sources.kafka.plan import Plan, check_nothing_lost
+from streaming.sources.kafka.memory import Partition, Plan, Range, check_nothing_lost, name_of, words
 from streaming.sources.source import PayloadPart
 
 if TYPE_CHECKING:

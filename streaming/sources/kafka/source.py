@@ -14,15 +14,20 @@ from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, clie
 from streaming.lake import Lake
 from streaming.sources.kafka.batch import take_batch
 from streaming.sources.kafka.direct import LAST_MILLI
-from streaming.sources.kafka.memory import KafkaMemory, Partition, Topic, beyond, name_of, words
-from streaming.sources.kafka.plan import (
+from streaming.sources.kafka.memory import (
+    KafkaMemory,
+    Partition,
+    Topic,
+    beyond,
     check_held,
     check_nothing_lost,
     check_same_topics,
     described,
     lost_ranges,
+    name_of,
     planned_ends,
     planned_ranges,
+    words,
 )
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceChange, SourceComparison, Taken
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id, raised_in_workers

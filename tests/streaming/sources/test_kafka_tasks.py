@@ -18,7 +18,7 @@ from streaming.base import SourceError
 from streaming.kafka import client_options, for_tasks
 from streaming.log import tasks
 from streaming.sources import Kafka
-from streaming.sources.kafka import batch, direct
+from streaming.sources.kafka import direct, source
 from streaming.sources.kafka.direct import Records, shared_out
 from streaming.sources.kafka.memory import Partition, Range
 from tests.support.instants import at
@@ -124,7 +124,7 @@ def test_records_that_are_removed_once_their_batch_is_planned_are_an_error_that_
         kafka.remove_before(topic, 0, 2)
         return parts
 
-    monkeypatch.setattr(batch, "shared_out", and_remove)
+    monkeypatch.setattr(source, "shared_out", and_remove)
     with pytest.raises(SourceError, match=rf"2 offsets of .* before they were read: {topic}-0 offsets 0 to 1\. .*skip"):
         run(spark, lake, piped(Kafka(kafka.servers, topic)))
     skipping = piped(Kafka(kafka.servers, topic, when_lost="skip"))

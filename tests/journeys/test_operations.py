@@ -26,7 +26,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import fork
 from streaming.operations.savepoint import savepoints
 from streaming.operators.runtime import runtime_of
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.streaming.keyed.functions import jumps, payloads, readings, rows, sums
 from tests.support.feeds import readings as drawn
 from tests.support.instants import NOW

@@ -22,7 +22,7 @@ from streaming.operators.switching import next_of
 from streaming.sinks.files import JsonLines
 from streaming.sources.files import move_files
 from streaming.tables import delta
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.streaming.keyed.functions import readings, sums
 from tests.support.instants import NOW
 

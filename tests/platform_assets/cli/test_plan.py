@@ -16,7 +16,7 @@ from streaming.formats import Json
 from streaming.lake.lake import Lake
 from streaming.operations import rebuild
 from streaming.service.drain import drain
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.platform_assets.conftest import Tidemark, Typed
 from tests.support.departures import CLOSING, FIRST
 from tests.support.feeds import land_all

@@ -14,7 +14,7 @@ from platform_assets.reports.publication import read_publication
 from quality import always
 from streaming.lake.lake import Lake
 from streaming.service.drain import drain
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import CLOSING, FIRST, LATE_ON_1
 from tests.support.feeds import land_all

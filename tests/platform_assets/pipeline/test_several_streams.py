@@ -19,7 +19,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.sources.files import Files
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.support.feeds import land_all, readings
 from tests.support.tally import Tally
 

@@ -26,7 +26,7 @@ from streaming.audit.laws import audit
 from streaming.operators import Finding
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
-from streaming.windows.periodic import Periodic
+from streaming.windows.window import Periodic
 from tests.support.instants import NOW, T0
 from tests.support.runs import run
 from tidemark.testing import Payload

@@ -27,8 +27,8 @@ from streaming.operators.runtime import clean_state, runtime_of
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
 from streaming.views.corrections import correct, plan
-from streaming.windows.periodic import Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.window import Tumbling
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support.feeds import land_all
 from tests.support.instants import NOW

@@ -28,8 +28,8 @@ from streaming.service.drain import Drained, drain
 from streaming.sinks.postgres import Postgres
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
-from streaming.windows.periodic import Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.window import Tumbling
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support.feeds import land
 from tests.support.instants import NOW

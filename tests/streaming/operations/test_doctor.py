@@ -27,7 +27,7 @@ from streaming.service.drain import drain
 from streaming.service.lease import take_lease
 from streaming.sources.files import move_files
 from streaming.tables import delta
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support.damages import DAMAGES, HEALED, older_log, pipeline, tens
 from tests.support.instants import NOW

@@ -37,8 +37,8 @@ from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
 from streaming.views.corrections import correct, plan
-from streaming.windows.periodic import Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.window import Tumbling
 from tests.streaming.keyed.functions import payloads, sums
 from tests.streaming.keyed.functions import readings as plain
 from tests.support.feeds import land

@@ -30,8 +30,8 @@ from streaming.service.continuous import Continuous, Ending
 from streaming.service.lease import take_lease
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
-from streaming.windows.periodic import Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.window import Tumbling
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, at
 from tests.support.killed import Killed, killed_at

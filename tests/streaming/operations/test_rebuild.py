@@ -23,7 +23,7 @@ from streaming.operators import runtime as runtimes
 from streaming.tables import DECLARATION, changed_facts, delta, recorded_declaration
 from streaming.views.corrections import correct, plan
 from streaming.views.results import read_first
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.support.feeds import readings
 from tests.support.instants import NOW, at
 from tests.support.runs import read_current, run, tuples

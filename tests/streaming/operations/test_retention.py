@@ -41,8 +41,8 @@ from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
-from streaming.windows.periodic import Sliding, Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.window import Sliding, Tumbling
 from tests.streaming.keyed.functions import readings as plain
 from tests.streaming.keyed.functions import sums
 from tests.support.feeds import land

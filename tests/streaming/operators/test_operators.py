@@ -22,7 +22,7 @@ from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sources.files import Files
 from streaming.views.results import read_first
-from streaming.windows.periodic import Tumbling
+from streaming.windows.window import Tumbling
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, at
 from tests.support.runs import tuples

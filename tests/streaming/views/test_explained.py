@@ -14,8 +14,8 @@ from streaming.base.errors import LogError
 from streaming.declare.pipeline import Pipeline
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
-from streaming.windows.periodic import Sliding, Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.window import Sliding, Tumbling
 from tests.support.feeds import readings
 from tests.support.runs import run
 

@@ -11,9 +11,8 @@ from pyspark.sql import functions as F
 
 from streaming.windows.custom import Custom
 from streaming.windows.local_days import LocalDays
-from streaming.windows.periodic import Sliding, Tumbling
 from streaming.windows.session import SessionWindow
-from streaming.windows.window import Window, window_of
+from streaming.windows.window import Sliding, Tumbling, Window, window_of
 from tests.streaming.windows.contract import check_window
 from tests.support.instants import T0
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from docs.examples.orders import pipeline as orders
 from quality import Expectation, Suite, fresh, run_suite
-from quality.generic import log_suite, results_suite
+from quality.find import log_suite, results_suite
 from streaming import Freshness
 from streaming.declare import Stream
 

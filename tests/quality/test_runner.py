@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from docs.examples.late_counts import readings
 from quality import Suite, SuiteError, always, mostly_absent, nothing_from, of_type, of_types, run_suite, unique
-from quality.generic import log_suite
+from quality.find import log_suite
 from streaming.declare.stream import Stream
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from quality import run_suite
-from quality.generic import log_suite
+from quality.find import log_suite
 from streaming import BoundedOutOfOrderness, Files, Lake, Pipeline, Stream, Tumbling, Windowed, agg, read_log
 from tests.support.runs import run
 

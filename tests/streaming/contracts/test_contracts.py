@@ -15,7 +15,7 @@ import pytest
 import yaml
 from jsonschema import Draft201909Validator
 
-from quality.generic import log_suite
+from quality.find import log_suite
 from streaming import (
     Ascending,
     BoundedOutOfOrderness,

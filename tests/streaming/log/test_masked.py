@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.text_format import Parse
 from pyspark.sql import SparkSession
 
-from quality.generic import log_suite
+from quality.find import log_suite
 from streaming import (
     Avro,
     BoundedOutOfOrderness,

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from quality.metrics import GATE_INSTRUMENTS, GateCollector
     from quality.pins import Pin, Pins, pin
     from quality.runner import ExpectationResult, run_suite
-    from quality.tables import table_id
-    from quality.verdicts import Subject, Verdict, all_verdicts, store_verdicts, verdicts_for
+    from quality.verdicts import Subject, Verdict, all_verdicts, store_verdicts, table_id, verdicts_for
 
 make_front(__name__)

@@ -18,8 +18,7 @@ from quality.find import (
     suites_for,
 )
 from quality.pins import Pin, Pins
-from quality.tables import table_id, table_name
-from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
+from quality.verdicts import Subject, Verdict, all_verdicts, table_id, table_name, verdicts_for
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.operators import followed_upstream, plan_corrections, runtime_of

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from quality.tables import table_id
+from quality.verdicts import table_id
 from streaming.lake import Lake
 from streaming.service import Instrument, Sample, families
 from streaming.tables import delta

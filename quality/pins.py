@@ -18,8 +18,7 @@ from quality.find import (
     role_of_log,
     suites_for,
 )
-from quality.tables import table_id, table_name
-from quality.verdicts import Subject
+from quality.verdicts import Subject, table_id, table_name
 from streaming.base import NotBuiltYet
 from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake

@@ -21,7 +21,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from platform_assets.tags import LAYER_TAG
 from quality import GateClosed, Pins, Suite, pin, verdicts_for
-from quality.tables import table_name
+from quality.verdicts import table_name
 from streaming import Lake, Stream
 from streaming.base import utc_now
 from streaming.service import look

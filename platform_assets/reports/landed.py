@@ -17,7 +17,7 @@ from platform_assets.reports.errors import DimensionError
 from platform_assets.reports.postgres_dimension import copied
 from platform_assets.reports.publication import digest
 from quality import Pin
-from quality.tables import table_id, table_name, write_rows
+from quality.verdicts import table_id, table_name, write_rows
 from streaming.base import arrow_schema
 from streaming.lake import Lake
 from streaming.tables import delta, newest_commits, storage

@@ -37,7 +37,7 @@ from quality import (
     warnings_of,
     warnings_on,
 )
-from quality.tables import table_id, table_name, write_rows
+from quality.verdicts import table_id, table_name, write_rows
 from streaming.base import utc_now
 from streaming.lake import Lake
 from streaming.spark import frame_of_arrow

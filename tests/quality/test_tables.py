@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from quality.tables import write_rows
+from quality.verdicts import write_rows
 
 
 def test_rows_that_come_in_several_pieces_stay_in_their_order(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from quality import Subject, Suite, SuiteError, Verdict, always, reasons_of, store_verdicts, verdicts_for, warnings_of
 from quality.expectations import Expectation, Level
-from quality.tables import write_rows
-from quality.verdicts import Outcome
+from quality.verdicts import Outcome, write_rows
 from streaming.lake.lake import Lake
 from tests.support.instants import at
 

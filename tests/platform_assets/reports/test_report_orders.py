@@ -27,7 +27,7 @@ from platform_assets.reports.publish import is_up_to_date, judge_and_publish, pu
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import GateClosed, Pins, Suite, always, pin, unique, verdicts_for
-from quality.tables import write_rows
+from quality.verdicts import write_rows
 from streaming import Tumbling
 from streaming.base.errors import DeclarationError, NotBuiltYet
 from streaming.lake.lake import Lake

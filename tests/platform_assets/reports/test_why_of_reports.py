@@ -27,7 +27,7 @@ from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from platform_assets.reports.why import why_of_report
 from quality import Suite, unique
-from quality.tables import write_rows
+from quality.verdicts import write_rows
 from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, Why, Windowed, agg
 from streaming.base import ReadError
 from streaming.changes import publish

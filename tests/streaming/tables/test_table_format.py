@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from quality.tables import write_rows
+from quality.verdicts import write_rows
 from streaming.base import DISTRIBUTION, RELEASE, FormatError
 from streaming.tables import delta
 from streaming.tables.delta import FORMAT, PROPERTY

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         suites_for,
     )
     from quality.gate import open_gate, reasons_of, reasons_to_close, warnings_of, warnings_on
-    from quality.judging import judge, judge_frame, judge_table
+    from quality.judging import judge, judge_frame, judge_missing, judge_once, judge_table
     from quality.metrics import GATE_INSTRUMENTS, GateCollector
     from quality.pins import Pin, Pins, pin
     from quality.runner import ExpectationResult, run_suite

@@ -1,6 +1,6 @@
 """Asset checks: one per expectation of the quality suites, each saying what its verdict on an exact version is."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,22 +11,17 @@ from platform_assets.keys import dagster_name, log_key, table_key
 from platform_assets.resources import LakeResource, SparkResource
 from quality import (
     Expectation,
-    Pin,
-    Pins,
     Suite,
     Verdict,
-    judge_table,
+    judge_once,
     judged_tables,
     pin,
-    reasons_of,
     role_of_log,
-    roles_read,
     suites_for,
     verdicts_for,
 )
-from streaming import Lake, Pipeline, Stream
-from streaming.base import NotBuiltYet, utc_now
-from streaming.declare import Operator
+from streaming import Lake, Pipeline
+from streaming.base import NotBuiltYet
 from streaming.tables import delta
 
 Judged = Mapping[str, dg.AssetCheckResult]
@@ -84,7 +79,7 @@ def check_table(
         return _for_all(suite, key, passed=False, description=f"could not run: {error}")
     if pinned is None:
         return _for_all(suite, key, passed=True, description=_NOT_DUE)
-    return results_of(suite, key, _verdicts(spark, lake, pinned, suite, run_id))
+    return results_of(suite, key, judge_once(spark, lake, pinned, suite, run_id))
 
 
 def report_not_due(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> None:
@@ -118,36 +113,12 @@ def report_verdicts(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline
                 instance.report_runless_asset_event(evaluation)
 
 
-def judge_missing(
-    spark: SparkSession,
-    lake: Lake,
-    pipeline: Pipeline,
-    pins: Pins,
-    run_id: str,
-    reads: Collection[Operator | Stream] = (),
-) -> None:
-    """Run the suites of those pinned tables that have no verdicts on exactly their versions; see `judge` of `reads`."""
-    suites, roles = suites_for(pipeline), roles_read(pipeline, reads)
-    for pinned in (each for each in pins.tables if each.role in suites.keys() & roles):
-        _verdicts(lambda: spark, lake, pinned, suites[pinned.role], run_id)
-
-
 def results_of(suite: Suite, key: dg.AssetKey, verdicts: Mapping[str, Verdict]) -> Judged:
     """The verdicts as check results: anything but `passed` is an error, but for what the level makes a warning.
 
     What could not be computed is an error at either level.
     """
     return {e.name: _result(e, key, verdicts.get(e.name)) for e in suite.expectations}
-
-
-def _verdicts(
-    spark: Callable[[], SparkSession], lake: Lake, pinned: Pin, suite: Suite, run_id: str
-) -> Mapping[str, Verdict]:
-    stored = verdicts_for(lake, pinned.table, pinned.version)
-    # A verdict that the data are bad stands; one that is missing, stale or could not be computed is asked for again.
-    if all(reason.why == "failed" for reason in reasons_of(suite, pinned.subject, stored)):
-        return stored
-    return {v.expectation: v for v in judge_table(spark(), lake, pinned, suite, run_id, utc_now)}
 
 
 def _result(expectation: Expectation, key: dg.AssetKey, verdict: Verdict | None) -> dg.AssetCheckResult:

@@ -11,7 +11,7 @@ from platform_assets.events.backlog import settled_through
 from platform_assets.events.files import chart_metadata, file_links
 from platform_assets.events.metadata import table_metadata
 from platform_assets.lineage import lineage_metadata, lineage_of_report, origins_in_words
-from platform_assets.pipeline.checks import check_specs, judge_missing, results_of
+from platform_assets.pipeline.checks import check_specs, results_of
 from platform_assets.reports.lineage import columns_read
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import Published, publish
@@ -20,7 +20,7 @@ from platform_assets.reports.sources import Sources
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from platform_assets.tags import LAYER_TAG
-from quality import GateClosed, Pins, Suite, pin, verdicts_for
+from quality import GateClosed, Pins, Suite, judge_missing, pin, verdicts_for
 from quality.verdicts import table_name
 from streaming import Lake, Stream
 from streaming.base import utc_now

@@ -27,8 +27,7 @@ from streaming.service.drain import drain
 from streaming.service.overview import look
 from streaming.service.status import ProcessStatus
 from streaming.spark.session import start_session
-from streaming.views.corrections import correct, plan, read_corrections
-from streaming.views.current import current_results
+from streaming.views.corrections import correct, current_results, plan, read_corrections
 from streaming.views.results import read_first
 
 STREAM = pipeline.stream

@@ -66,7 +66,7 @@ def current_rows(layers: Mapping[str, list[Row]], view: Windowed) -> list[Row]:
     """The view's columns and `_reason` of each window, of whichever result has seen most of the log.
 
     `layers` are its rows as `first` results, as `update` and as `correction`, as in `current_results` of
-    `streaming.views.current`.
+    `streaming.views.corrections`.
     """
     newest: dict[tuple[Any, ...], tuple[tuple[int, int], list[Row]]] = {}
     for number, (reason, through) in enumerate(_LAYERS.items()):

@@ -7,8 +7,14 @@ from streaming.base.fronts import make_front
 if TYPE_CHECKING:
     from streaming.views.changed_windows import changed_windows
     from streaming.views.computation import Computation, computation_of, is_closed, until
-    from streaming.views.corrections import correct, parted_from, plan, read_corrections
-    from streaming.views.current import current_with_reasons, pinned_windows
+    from streaming.views.corrections import (
+        correct,
+        current_with_reasons,
+        parted_from,
+        pinned_windows,
+        plan,
+        read_corrections,
+    )
     from streaming.views.operator import OverWindowsRuntime
     from streaming.views.partial_results import PartialColumns, kept_days, rows_as_partial
     from streaming.views.results import (

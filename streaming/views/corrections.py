@@ -1,6 +1,7 @@
 """Corrections: the windows of a day that have late pairs, recomputed from all their rows.
 
 `plan` tells the days that need one, and `correct` computes it; all corrections of a day are replaced in one commit.
+`current_results` are what is current: first results overlaid with updates and corrections.
 """
 
 from __future__ import annotations
@@ -8,18 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time
 from functools import partial, reduce
+from typing import TypeVar
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, DAY, RETRACTED, WINDOW, OperatorError, date_literal, from_micros, literal
-from streaming.declare import CORRECTIONS, OverWindows, Stream, Windowed
+from streaming.base import (
+    BATCH,
+    DAY,
+    RETRACTED,
+    WINDOW,
+    FrozenMapping,
+    OperatorError,
+    date_literal,
+    from_micros,
+    literal,
+)
+from streaming.declare import CORRECTIONS, UPDATES, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log
 from streaming.operators import (
     Corrected,
     PendingDay,
+    PinnedTables,
     Progress,
     can_be_compared,
     check_declaration,
@@ -31,6 +45,7 @@ from streaming.operators import (
     open_side,
     same_generation,
     signed_from,
+    versions_now,
     whole_since,
 )
 from streaming.tables import delta
@@ -39,6 +54,9 @@ from streaming.views.results import in_lateness, kind_of, last_end, retract_othe
 
 _LATE_ROWS = "_late_rows"
 """The column of a correction that counts the late pairs in its window."""
+_WINDOW_ID = "_window_id"
+_NEVER: Mapping[str, int] = FrozenMapping({})
+Of = TypeVar("Of", bound=OverWindows)
 
 
 def logs_of(
@@ -365,3 +383,103 @@ def corrected_through(lake: Lake, view: Windowed, days: Iterable[date]) -> dict[
     table = open_side(lake, view, CORRECTIONS)
     through = {day: Corrected.of(view, day, table).through[view.of.name] for day in days}
     return {day: batch for day, batch in through.items() if batch >= 0}
+
+
+def current_results(
+    first: DataFrame,
+    corrections: DataFrame | None,
+    view: OverWindows,
+    updates: DataFrame | None = None,
+    parted: Mapping[str, int] = _NEVER,
+) -> DataFrame:
+    """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
+
+    Of a window the newest result counts, which is the one that has seen most batches. Sessions only grow, so it stands
+    for all that have become one with it. From the batches `parted` on, by stream, rows may be taken back, so that they
+    do not: the correction of a day stands for what begins on it between the bounds of one of its rows. An update or a
+    correction that only retracts shows nothing and hides what it stands for.
+    """
+    current = current_with_reasons(first, corrections, view, updates, parted)
+    return current.withColumn("_corrected", F.col("_reason") != "first").drop("_reason")
+
+
+def current_with_reasons(
+    first: DataFrame,
+    corrections: DataFrame | None,
+    view: OverWindows,
+    updates: DataFrame | None = None,
+    parted: Mapping[str, int] = _NEVER,
+) -> DataFrame:
+    """The current results with `_reason` instead of `_corrected`.
+
+    It says whether the newest result is the `first`, an `update` or a `correction`.
+    """
+    columns = [*view.columns, "_day", "_reason"]
+
+    def layer(frame: DataFrame, through: Column, reason: str, shown: Column) -> DataFrame:
+        of_layer = [F.lit(reason).alias("_reason"), through.alias("_through"), shown.alias("_shown")]
+        return frame.select(*view.columns, "_day", *of_layer)
+
+    def corrected(frame: DataFrame) -> DataFrame:
+        # Of several logs the batches together: none ever becomes shorter.
+        through = reduce(Column.__add__, map(F.col, view.counted_through))
+        return layer(frame, through, "correction", ~F.col(RETRACTED))
+
+    current = layer(first, F.lit(-1), "first", F.lit(True))
+    newer = [] if updates is None else [layer(updates, F.col("_batch"), "update", ~F.col(RETRACTED))]
+    of_hulls = _are_of_hulls(view, parted)
+    if corrections is not None and not view.sessions_may_part:
+        newer.append(corrected(corrections if of_hulls is None else corrections.where(~of_hulls)))
+    if newer:
+        newest = _newest(newer, view)
+        current = _not_corrected(current, newest, view).unionByName(newest)
+    if corrections is not None and of_hulls is not None:
+        hulls = corrected(corrections.where(of_hulls))
+        current = _outside(current, hulls, view).unionByName(hulls)
+    return current.where("_shown").select(*columns)
+
+
+def _are_of_hulls(view: OverWindows, parted: Mapping[str, int]) -> Column | None:
+    """True for the corrections that are of hulls; None where none is."""
+    if view.sessions_may_part:
+        return F.lit(True)
+    batches = [
+        F.col(through) >= parted[stream.name]
+        for through, stream in view.counted_through.items()
+        if stream.name in parted
+    ]
+    return reduce(Column.__or__, batches) if batches else None
+
+
+def _newest(layers: list[DataFrame], view: OverWindows) -> DataFrame:
+    """The results of each window in the layer that has seen most batches; of two that have, in the later one."""
+    results = reduce(
+        DataFrame.unionByName, [layer.withColumn("_layer", F.lit(number)) for number, layer in enumerate(layers)]
+    )
+    same = SortedBy.partitionBy(*view.by, _WINDOW_ID).orderBy(F.desc("_through"), F.desc("_layer"))
+    identified = kind_of(view).with_window_id(results, view.by, _WINDOW_ID)
+    return identified.withColumn("_rank", F.rank().over(same)).where("_rank = 1").drop("_rank", "_layer", _WINDOW_ID)
+
+
+def _not_corrected(first: DataFrame, corrected: DataFrame, view: OverWindows) -> DataFrame:
+    """The first results for whose window nothing else stands."""
+    same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
+    return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")
+
+
+def _outside(results: DataFrame, hulls: DataFrame, view: OverWindows) -> DataFrame:
+    """The results that begin on another day than a row of the corrections `hulls`, or outside of its bounds."""
+    same_key = [results[key].eqNullSafe(hulls[key]) for key in view.by]
+    within = results["window_start"].between(hulls["window_start"], hulls["window_end"])
+    outside = results.join(hulls, [*same_key, results[DAY] == hulls[DAY], within], "left_anti")
+    if view.sessions_may_part:
+        return outside
+    # The day after may have been corrected while sessions only grew, when that of the session's begin stood for both.
+    return _not_corrected(outside, hulls.where("_shown"), view)
+
+
+def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:
+    """The tables of results of the operator at their versions now."""
+    # What has corrected first results counts also where the declaration makes none any more.
+    others = {CORRECTIONS, UPDATES}.intersection(operator.reserved_suffixes)
+    return PinnedTables(operator, versions_now(lake, operator, *others))

@@ -31,8 +31,14 @@ from streaming.operators import (
 )
 from streaming.tables import delta
 from streaming.views.computation import computation_of
-from streaming.views.corrections import correction, days_of_session, parted_from, pending, read_corrections
-from streaming.views.current import current_results
+from streaming.views.corrections import (
+    correction,
+    current_results,
+    days_of_session,
+    parted_from,
+    pending,
+    read_corrections,
+)
 from streaming.views.partial_results import kept_days
 from streaming.views.recount import Recount, Scope, Unsupported
 from streaming.views.results import group, in_lateness, kind_of, late_pairs_in, read_first

@@ -42,14 +42,15 @@ from streaming.views.computation import WindowAnalysis, computation_of
 from streaming.views.corrections import (
     correct,
     corrected_through,
+    current_results,
     ended_since,
     left_open,
     logs_of,
     parted_from,
+    pinned_windows,
     plan,
     read_corrections,
 )
-from streaming.views.current import current_results, pinned_windows
 from streaming.views.laws import ViewLaws, WindowLaws
 from streaming.views.partial_results import keep_days
 from streaming.views.results import (

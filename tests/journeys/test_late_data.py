@@ -15,8 +15,7 @@ from docs.examples.late_counts import readings as stream
 from streaming import Pipeline, drain, log
 from streaming.base.errors import OperatorError
 from streaming.lake.lake import Lake
-from streaming.views.corrections import correct, plan, read_corrections
-from streaming.views.current import current_results
+from streaming.views.corrections import correct, current_results, plan, read_corrections
 from streaming.views.operator import read_open
 from streaming.views.results import late_pairs, late_rows, read_first
 from streaming.views.updates import read_updates

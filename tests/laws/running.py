@@ -18,8 +18,7 @@ from pyspark.sql import functions as F
 from streaming import Lake, Pipeline, Windowed, correct, drain, plan
 from streaming.log.batches import Batch, read_batches
 from streaming.log.read import read_log, rejected
-from streaming.views.corrections import read_corrections
-from streaming.views.current import current_results
+from streaming.views.corrections import current_results, read_corrections
 from streaming.views.results import duplicates, late_pairs, read_first
 from streaming.views.updates import read_updates
 from tests.laws.readings import NOW, pipeline, timeline

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming import Files, SessionWindow, WindowJoined
 from streaming.operators import Progress
-from streaming.views.corrections import correction
-from streaming.views.current import current_results
+from streaming.views.corrections import correction, current_results
 from tests.support.instants import T0, at
 from tests.support.orders import CLICKS, ORDERS
 

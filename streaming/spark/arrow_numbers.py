@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.spark.arrow_tree import ArrowExpression, arrow_type
-from streaming.spark.arrow_values import (
+from streaming.spark.arrow_tree import (
+    ArrowExpression,
     Mask,
     Value,
     array_from,
     array_of,
+    arrow_type,
     doubt_of,
     numbers,
     numpy_type,

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from streaming.spark import arrow_numbers, arrow_texts, arrow_times
 from streaming.spark.arrow_numbers import Function
-from streaming.spark.arrow_tree import ArrowExpression
-from streaming.spark.arrow_values import Value, array_of
+from streaming.spark.arrow_tree import ArrowExpression, Value, array_of
 
 _FUNCTIONS: dict[str, Function] = {**arrow_numbers.FUNCTIONS, **arrow_texts.FUNCTIONS, **arrow_times.FUNCTIONS}
 """All functions of Arrow columns, by the names that expressions have for them."""

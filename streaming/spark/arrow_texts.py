@@ -11,8 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.spark.arrow_numbers import Function
-from streaming.spark.arrow_tree import ArrowExpression, arrow_type
-from streaming.spark.arrow_values import Value, array_of, doubt_of, rows_where, some, union, valid_rows
+from streaming.spark.arrow_tree import (
+    ArrowExpression,
+    Value,
+    array_of,
+    arrow_type,
+    doubt_of,
+    rows_where,
+    some,
+    union,
+    valid_rows,
+)
 
 _NUMBER_TEXTS = {
     "byte": r"\A-?\d{1,2}\z",

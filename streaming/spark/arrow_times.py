@@ -10,8 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.spark.arrow_numbers import Computed, Function, on_numbers
-from streaming.spark.arrow_tree import ArrowExpression, arrow_type
-from streaming.spark.arrow_values import Mask, Value, array_from, array_of, numbers, rows_where, some, union, valid_rows
+from streaming.spark.arrow_tree import (
+    ArrowExpression,
+    Mask,
+    Value,
+    array_from,
+    array_of,
+    arrow_type,
+    numbers,
+    rows_where,
+    some,
+    union,
+    valid_rows,
+)
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         upstream_lags,
     )
     from streaming.operators.comparison import Finding, Law, are_close, comparable, differing_rows
-    from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
     from streaming.operators.declaration import (
         about_table,
         check_declaration,
@@ -48,10 +47,13 @@ if TYPE_CHECKING:
         FORGOTTEN,
         NEWEST_BATCH,
         REVISION_OF,
+        Corrected,
         FilterCounts,
+        PendingDay,
         Progress,
         Replaced,
         built_anew,
+        corrected_numbers,
         filter_counts,
         first_number,
         generation_of,
@@ -77,11 +79,13 @@ if TYPE_CHECKING:
         check_whole,
         clean_state,
         counts_of,
+        each_day,
         frame,
         in_pieces,
         of_kept_days,
         rows_per_day,
         runtime_of,
+        same_generation,
         whole_in,
         whole_since,
     )

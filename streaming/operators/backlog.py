@@ -19,8 +19,7 @@ from streaming.base import counted
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import head, newest_late
-from streaming.operators.corrected import Corrected, PendingDay
-from streaming.operators.progress import generation_of, revision_followed
+from streaming.operators.progress import Corrected, PendingDay, generation_of, revision_followed
 from streaming.operators.runtime import OperatorRuntime, runtime_of
 from streaming.sources import UnitIndex, changes_of
 from streaming.tables import delta, storage

@@ -1,6 +1,7 @@
 """The progress of a table in each of the logs that its operator follows, and its generation: the table records both.
 
-They are kept as numbers of the table, each the version of a Delta transaction (see `delta.Staged.commit`).
+They are kept as numbers of the table, each the version of a Delta transaction (see `delta.Staged.commit`). So is the
+progress of each day's correction, in the table of corrections.
 
 When an operator is built anew, `switching` puts the new tables in place of the old ones, one commit for each table: the
 operator's own is the last, and makes the new generation the one that is read. Until then its other tables, which are
@@ -11,13 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from typing import Self
 
 from deltalake import DeltaTable
 
-from streaming.base import FencedError, FrozenMapping, OperatorError, counted, optional_instant, to_micros, told
+from streaming.base import (
+    FencedError,
+    FrozenMapping,
+    OperatorError,
+    counted,
+    optional_instant,
+    to_micros,
+    told,
+)
 from streaming.clocks import joint_watermark
 from streaming.declare import ExternalTable, Operator
 from streaming.lake import Lake
@@ -59,6 +68,12 @@ NEWEST_BATCH, _ROWS_IN, _KEPT = "batch", "rows_in", "kept"
 
 _OLD_THROUGH, _OLD_WATERMARK, _OLD_WATERMARK_OF = "through", "closed", "closed.{}"
 """The names of these numbers before 0.2 in tables of views and keyed functions; the last one is for several streams."""
+
+_CORRECTED, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
+"""The numbers of each day that is corrected: the batch of each stream's log, and the joint clock by then."""
+
+_OLD_CORRECTED = "corrected.{}"
+"""The name that versions before 0.2 gave it in tables of views."""
 
 
 def generation_of(table: DeltaTable | None) -> int:
@@ -306,6 +321,64 @@ class Progress:
         if len(self.through) == 1:
             return f"batch {max(self.through.values()):,}"
         return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())
+
+
+@dataclass(frozen=True)
+class PendingDay:
+    """A day whose late pairs are newer than its correction.
+
+    `late_pairs` counts all pairs of the day, `newest_batch` the latest batch that brought one, `through_batch` the
+    batch up to which the stored correction goes (null where there is none).
+    """
+
+    day: date
+    late_pairs: int
+    newest_batch: int
+    through_batch: int | None
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """The point to which a day is corrected: the batch of each stream's log, -1 for none, and the joint clock then."""
+
+    through: Mapping[str, int]
+    watermark: datetime | None
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the day was ever corrected."""
+        return any(number >= 0 for number in self.through.values())
+
+    @classmethod
+    def of(cls, operator: Operator, day: date, table: DeltaTable | None) -> Corrected:
+        """The point to which the day is corrected, as an open table of corrections records it."""
+        text, streams = day.isoformat(), [stream.name for stream in operator.follows]
+        old = [_OLD_CORRECTED.format(text)] if len(streams) == 1 else []
+        through = {name: first_number(table, _CORRECTED.format(text, name), *old) for name in streams}
+        return cls(
+            {name: -1 if batch is None else batch for name, batch in through.items()},
+            optional_instant(first_number(table, _CLOCK.format(text))),
+        )
+
+    def lacks(self, newest: Mapping[str, int]) -> str | None:
+        """The stream of whose log it lacks most batches up to the `newest`; None where it lacks none."""
+        lacking = {name: number - self.through[name] for name, number in newest.items()}
+        most = max(lacking, key=lambda name: lacking[name], default=None)
+        return most if most is not None and lacking[most] > 0 else None
+
+    def pending(self, day: date, late_pairs: int, newest: Mapping[str, int]) -> PendingDay | None:
+        """The day, if it lacks batches up to the `newest`, by the numbers of the log of which it lacks most."""
+        behind = self.lacks(newest)
+        if behind is None:
+            return None
+        through = self.through[behind]
+        return PendingDay(day, late_pairs, newest[behind], None if through < 0 else through)
+
+
+def corrected_numbers(day: date, at: Progress) -> dict[str, int]:
+    """The numbers that the table keeps of a day that is corrected up to `at`."""
+    through = {_CORRECTED.format(day.isoformat(), name): number for name, number in at.through.items()}
+    return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
 
 
 def revision_followed(table: DeltaTable | None, of: Operator | ExternalTable) -> int:

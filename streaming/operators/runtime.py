@@ -1,6 +1,7 @@
 """The runtime of an operator: the contract that each kind implements, and `runtime_of`, which finds it by type.
 
 `SteppedRuntime` is the base of all kinds whose tables record their progress; `Outputs` tells its steps where to begin.
+`each_day` runs their corrections, one day after the other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Generic, Protocol, TypeVar
 
+from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,9 +26,13 @@ from streaming.base import (
     DAY,
     ORIGIN,
     WRITTEN_AT,
+    CorrectionsFailed,
     DeclarationError,
+    FencedError,
+    FunctionError,
     OperatorError,
     by_kind,
+    counted,
     date_literal,
     utc_now,
 )
@@ -33,11 +41,11 @@ from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after, dropped_days, require_log
 from streaming.operators.as_of import LogAtVersion, PinnedTables, versions_read
 from streaming.operators.comparison import Finding
-from streaming.operators.corrected import PendingDay
 from streaming.operators.declaration import check_declaration
 from streaming.operators.effects import Coming, Effect
-from streaming.operators.progress import FilterCounts, Progress, generation_of
+from streaming.operators.progress import FilterCounts, PendingDay, Progress, generation_of
 from streaming.sources import UnitTable, check_has_side, unit_table_of
+from streaming.spark import cause_in_words, function_errors
 from streaming.tables import clean_up, delta
 
 Batches = Mapping[str, Sequence[Batch]]
@@ -510,6 +518,54 @@ def check_can_rebuild(lake: Lake, operator: Operator) -> None:
             "the retention of what it reads, so what it has published of them would be lost. Give the old declaration "
             f"back, and it goes on; or build it beside with `tidemark rebuild {operator.name} --as NAME`, which has "
             "what the log still tells. Nothing was changed."
+        )
+
+
+def each_day(
+    operator: Operator, days: Iterable[date], correct: Callable[[date], int], on_day: Callable[[date, int], None]
+) -> dict[date, int]:
+    """Correct each of `days`, oldest first; returns the corrected results of each, which `on_day` is told, too.
+
+    Raises:
+        CorrectionsFailed: days for which something cannot be computed, once all others are corrected.
+    """
+    corrected: dict[date, int] = {}
+    failed: dict[date, Exception] = {}
+    for day in sorted(days):
+        try:
+            with function_errors():
+                corrected[day] = correct(day)
+        except (PySparkException, Py4JJavaError, FunctionError) as error:
+            failed[day] = error
+        else:
+            on_day(day, corrected[day])
+    if failed:
+        reasons = "; ".join(
+            f"{day}: {error if isinstance(error, FunctionError) else cause_in_words(error)}"
+            for day, error in failed.items()
+        )
+        others = "1 other is" if len(corrected) == 1 else f"{len(corrected)} others are"
+        raise CorrectionsFailed(
+            f"{counted(len(failed), 'day')} of {operator.kind_name} {operator.name!r} cannot be corrected, {others}: "
+            f"{reasons}. What was published of them stays as it was",
+            f"correct the cause and run `tidemark correct {operator.folder}` again.",
+            operator=operator.name,
+            failed=failed,
+            corrected=corrected,
+        ) from next(iter(failed.values()))
+    return corrected
+
+
+def same_generation(operator: Operator, generation: int, table: DeltaTable) -> None:
+    """The fence of corrections that were computed for a generation of the operator's tables.
+
+    Raises:
+        FencedError: the tables were built anew meanwhile.
+    """
+    if generation_of(table) != generation:
+        raise FencedError(
+            f"{operator.kind_name} {operator.name!r} was built anew while it was corrected, and what was computed "
+            f"is of the old one; run `tidemark correct {operator.folder}` again."
         )
 
 

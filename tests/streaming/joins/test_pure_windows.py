@@ -14,8 +14,7 @@ from streaming import Tumbling, WindowJoined
 from streaming.clocks import BatchSummary, ClockState
 from streaming.joins.windows import CallPerWindow
 from streaming.log.batches import Batch
-from streaming.operators.corrected import Corrected
-from streaming.operators.progress import Progress
+from streaming.operators.progress import Corrected, Progress
 from tests.streaming.joins.test_pure_parts import left, right
 from tests.support.instants import NOW, at
 from tests.support.seeds import draws

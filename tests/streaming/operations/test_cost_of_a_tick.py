@@ -16,7 +16,7 @@ from streaming import log
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operators.backlog import LateCount
-from streaming.operators.corrected import PendingDay
+from streaming.operators.progress import PendingDay
 from streaming.tables import delta, history
 from tests.support.histories import grow_corrections, grow_log
 from tests.support.instants import NOW, T0

@@ -13,7 +13,7 @@ from docs.examples.late_counts import count_by_sensor, dropping, pipeline
 from streaming.lake.lake import Lake
 from streaming.operations import drop, drop_savepoint, restore, savepoint
 from streaming.operators.backlog import DueDays, LateCount, Waiting, due_days, plan_corrections
-from streaming.operators.corrected import PendingDay
+from streaming.operators.progress import PendingDay
 from tests.support.feeds import readings as readings_of
 from tests.support.instants import NOW, T0
 from tests.support.runs import run

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from streaming.base.errors import CorrectionsFailed, FunctionError, StoreError
-from streaming.operators.corrected import each_day
+from streaming.operators.runtime import each_day
 from tests.support.pipelines.beats import by_id
 
 FIRST, SECOND, THIRD, FOURTH = (date(2026, 1, day) for day in range(1, 5))

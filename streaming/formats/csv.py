@@ -14,8 +14,7 @@ from streaming.base import DeclarationError, check_column_name, check_type, sql
 from streaming.formats.decoder import Decoder, Row, Unreadable, arrow_types
 from streaming.formats.format import Format, checked_fields
 from streaming.formats.json_text import cut
-from streaming.formats.leaves import Leaf, Refused, leaf_of
-from streaming.formats.nested import kind_of
+from streaming.formats.leaves import Leaf, Refused, kind_of, leaf_of
 
 _LINE_ENDS = "\r\n"
 _BYTE_ORDER_MARK = "\ufeff"

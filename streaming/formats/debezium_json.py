@@ -16,8 +16,8 @@ from sqlglot import exp
 from streaming.base import sql
 from streaming.formats.decoder import Decoder, Row, Unreadable
 from streaming.formats.json_text import cut, object_of, shown_value, text_of
-from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO, Number, Refused, leaf_of
-from streaming.formats.nested import kind_of, reader_of
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO, Number, Refused, kind_of, leaf_of
+from streaming.formats.nested import reader_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,8 +16,8 @@ from streaming.formats.format import TYPED, Format, checked_fields
 from streaming.formats.json_blocks import BlockReader, schema_of
 from streaming.formats.json_masks import FieldMasks
 from streaming.formats.json_text import object_of, text_of
-from streaming.formats.leaves import Leaves, leaf_of, typed_leaf_of
-from streaming.formats.nested import kind_of, reader_of
+from streaming.formats.leaves import Leaves, kind_of, leaf_of, typed_leaf_of
+from streaming.formats.nested import reader_of
 
 
 @dataclass(frozen=True)

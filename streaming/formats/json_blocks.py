@@ -22,8 +22,18 @@ import pyarrow.json
 from sqlglot import exp
 
 from streaming.base import pc, sql
-from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, Leaves, decimal_digits, leaf_of
-from streaming.formats.nested import is_required, kind_of
+from streaming.formats.leaves import (
+    FIRST_DAY,
+    FIRST_MICRO,
+    LAST_DAY,
+    LAST_MICRO,
+    Leaf,
+    Leaves,
+    decimal_digits,
+    is_required,
+    kind_of,
+    leaf_of,
+)
 
 _Type = exp.DataType.Type
 _QUICK = {

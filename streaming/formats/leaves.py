@@ -3,6 +3,8 @@
 Nothing is rounded, cut or cast: a number with more digits than its decimal type, a time without an offset and a text
 where a number is declared are refused, and whoever asked says so. An instant is the number of its microseconds since
 1970 and everything else what Arrow takes for the type, so that an array of such values can always be built.
+
+`kind_of` and `is_required` tell what is declared of a column, or of a field within one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import Any
 
 from sqlglot import exp
+
+from streaming.base import sql
 
 _Type = exp.DataType.Type
 _INTEGERS = {_Type.TINYINT: 8, _Type.SMALLINT: 16, _Type.INT: 32, _Type.BIGINT: 64}
@@ -108,6 +112,16 @@ def typed_leaf_of(kind: exp.DataType) -> Leaf | None:
     JSON has no NaN and no infinities, so Spark writes them as the texts `NaN`, `Infinity` and `-Infinity`.
     """
     return _TYPED.get(kind.this) or leaf_of(kind)
+
+
+def kind_of(column: sql.Column) -> exp.DataType:
+    """The type of a column, parsed."""
+    return exp.DataType.build(column.type, dialect="spark")
+
+
+def is_required(field: exp.ColumnDef) -> bool:
+    """True where a field of a struct is declared `not null`."""
+    return any(isinstance(constraint.kind, exp.NotNullColumnConstraint) for constraint in field.constraints)
 
 
 def _whole(bits: int, type_: str) -> Leaf:

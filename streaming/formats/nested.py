@@ -11,7 +11,7 @@ from sqlglot import exp
 from streaming.base import sql
 from streaming.formats.decoder import Row
 from streaming.formats.json_text import shown_value
-from streaming.formats.leaves import Leaf, Leaves, Refused, leaf_of
+from streaming.formats.leaves import Leaf, Leaves, Refused, is_required, kind_of, leaf_of
 
 _Type = exp.DataType.Type
 
@@ -81,11 +81,6 @@ def reader_of(
         return Row(values, wrong or None, sorted({*others, *within}) or None)
 
     return row
-
-
-def kind_of(column: sql.Column) -> exp.DataType:
-    """The type of a column, parsed."""
-    return exp.DataType.build(column.type, dialect="spark")
 
 
 def _fields(
@@ -183,11 +178,6 @@ def _struct(declared: Sequence[exp.ColumnDef], path: str, leaves: Leaves) -> Rea
         return members
 
     return read
-
-
-def is_required(field: exp.ColumnDef) -> bool:
-    """True where a field of a struct is declared `not null`."""
-    return any(isinstance(constraint.kind, exp.NotNullColumnConstraint) for constraint in field.constraints)
 
 
 def _missing() -> Wrong:

@@ -33,7 +33,7 @@ from streaming.base import (
     optional_instant,
 )
 from streaming.clocks import BatchSummary, ClockState
-from streaming.declare import Stream
+from streaming.declare import Rule, Stream
 from streaming.formats import TYPED, UNKNOWN, added_types
 from streaming.lake import IngestMode, Lake
 from streaming.log.batches import (
@@ -58,8 +58,7 @@ from streaming.log.masking import Masking, checked_salts, masked
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
 from streaming.log.read import RETRACTED_FROM, RETRACTIONS, about_log, first_retraction, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
-from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions
-from streaming.log.violations import rule_violation, stopping, warning
+from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions, rule_violation, stopping
 from streaming.sources import Memory, Reading, Taken, older_copy
 from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
@@ -279,6 +278,11 @@ class _NextBatch:
             first = first_retraction(self.lake, stream)
             numbers = {RETRACTIONS: batch.number, RETRACTED_FROM: batch.number if first is None else first}
         return commit_batch(written.staged, self.lake, stream, batch, numbers)
+
+
+def warning(stream: Stream) -> list[Rule]:
+    """The rules of a stream that only warn."""
+    return [rule for rule in stream.watched if rule.on_violation == "warn"]
 
 
 class _BySpark:

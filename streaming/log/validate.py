@@ -1,12 +1,16 @@
-"""The verdict on every row: valid, or rejected with all its reasons. Built once per stream, applied to each batch."""
+"""The verdict on every row: valid, or rejected with all its reasons. Built once per stream, applied to each batch.
+
+A rule may stop the stream before a batch: `rule_violation` is then its error, which names the first rows.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
 from itertools import chain
+from typing import Any
 
 import sqlglot
 from py4j.protocol import Py4JJavaError
@@ -34,8 +38,10 @@ from streaming.base import (
     PARSER_ERRORS,
     WARNED,
     DeclarationError,
+    RuleViolation,
     check_condition,
     constant,
+    counted,
     date_literal,
     interval,
     literal,
@@ -55,6 +61,8 @@ _BESIDE = "_raw"
 _DEEPEST = 400
 """The most levels of nesting in a condition. Spark goes over it level by level, and no process survives it when its
 stack does not suffice."""
+_ROWS_NAMED, _LONGEST_VALUE = 5, 200
+"""The most rows that an error names of a rule, and the most characters of a value in it."""
 
 _NAMES = """
     assert_true current_catalog current_date current_database current_schema current_timestamp current_timezone
@@ -283,6 +291,56 @@ def broken(rule: Rule) -> Column:
 def _judged(rule: Rule) -> Column:
     """A struct with whether the rule holds, or null where that cannot be computed."""
     return guarded(F.coalesce(F.expr(rule.condition), F.lit(False)), _BESIDE)
+
+
+def stopping(stream: Stream, broken: Mapping[str, int]) -> list[Rule]:
+    """The rules that stop the stream before a batch."""
+    return [rule for rule in stream.watched if rule.on_violation == "stop" and broken.get(rule.name)]
+
+
+def rule_violation(stream: Stream, validated: DataFrame, number: int, broken: Mapping[str, int]) -> RuleViolation:
+    """The error of a stream that stops before batch `number`, whose rows are `validated`; it names the first rows."""
+    said, found = [], []
+    for rule in stopping(stream, broken):
+        read = [name for name in stream.columns if name in names_in(rule.condition)]
+        rows = (
+            validated.where(F.array_contains(WARNED, F.lit(rule.name)))
+            .select("_origin", *(f"`{name}`" for name in read))
+            .orderBy("_origin")
+            .limit(_ROWS_NAMED)
+            .collect()
+        )
+        told = [row.asDict(recursive=True) for row in rows]
+        found += [{"rule": rule.name, **row} for row in told]
+        number_of_rows = broken[rule.name]
+        more = f" and {number_of_rows - len(rows):,} more" if number_of_rows > len(rows) else ""
+        said.append(
+            f"rule {rule.name!r}, which says {rule.condition}, is broken by {counted(number_of_rows, 'row')}: "
+            f"{'; '.join(map(_row_in_words, told))}{more}"
+        )
+    return RuleViolation(
+        f"stream {stream.name!r} has stopped before batch {number} of its log: {'. And '.join(said)}",
+        "Nothing of the batch was appended, and nothing is lost. Correct the rows where they come from, or declare "
+        "on_violation='reject' or 'warn' for the rule, and run again: it goes on with this batch.",
+        stream=stream.name,
+        batch=number,
+        rules={rule.name: broken[rule.name] for rule in stopping(stream, broken)},
+        rows=tuple(found),
+    )
+
+
+def _row_in_words(row: Mapping[str, Any]) -> str:
+    """The values of a row and its origin, for people."""
+    values = ", ".join(f"{name}={_short(value)}" for name, value in row.items() if name != "_origin")
+    origin = row["_origin"]
+    told = origin if isinstance(origin, dict) else {"origin": origin}
+    place = ", ".join(f"{name}={_short(value)}" for name, value in told.items() if value is not None)
+    return f"{values} ({place})" if values else f"a row ({place})"
+
+
+def _short(value: object) -> str:
+    text = str(value) if isinstance(value, datetime) else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def check_expressions(stream: Stream, parsed: DataFrame) -> None:

@@ -192,8 +192,10 @@ class Continuous(Observer):
 
     def _heartbeat(self) -> None:
         """Move the clocks of the logs on whose own source is silent, each as often as it needs it."""
-        running = self.watch.running()
-        silent = {name for name in self._ingest if name not in running and self._is_silent(name)}
+        # A heartbeat is a job of Spark: this thread would wait with it for the jobs of a batch that runs.
+        if self.watch.running().keys() & self._ingest.keys():
+            return
+        silent = set(filter(self._is_silent, self._ingest))
         now = self.now()
         self._beat_at |= dict.fromkeys(self._run.advance_idle_clocks(silent), now)
 

@@ -82,9 +82,10 @@ _ANNOUNCED: dict[str, AnnouncedFiles] = {}
 class Files(Source):
     """Text files that are moved into `path` whole, taken in order of modification time, and then of path.
 
-    Write a file under a hidden name (leading `.` or `_`) and rename it: it is read once. `path` is relative to the
-    lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are not; so
-    a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
+    Write a file under a hidden name and rename it: it is read once. A name is hidden that begins with `.`, or with `_`
+    and has no `=`, as with Spark. `path` is relative to the lake's root unless it is absolute or a URI. Files in its
+    sub-folders are read too, those in hidden ones are not; so a file that was taken may be moved into a hidden folder
+    such as `_done`, but nowhere else below `path`.
     Links are followed; a file below has its own path, whatever links lead there as well. One whose name is not UTF-8 is
     left out, and told of.
 

@@ -10,6 +10,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pika
 import psutil
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import AMQPError
+from pika.exceptions import AMQPError, NackError
 
 from platform_assets.demo.feeds import free_ports
 from streaming.spark.jars import JarGroup, jars_of
@@ -126,7 +127,8 @@ class Broker(ABC):
             confirms = channel.connection.publisher_confirms_supported
             channel.confirm_delivery() if confirms else channel.tx_select()
             for payload in payloads:
-                channel.basic_publish("", queue, payload, pika.BasicProperties(delivery_mode=2, **properties))
+                told = pika.BasicProperties(delivery_mode=2, **properties)
+                until(partial(_is_taken, channel, queue, payload, told), "taken by the broker")
             if not confirms:
                 channel.tx_commit()
 
@@ -235,3 +237,12 @@ class RabbitMqServer(Broker):
         for process in psutil.process_iter(["name"]):
             if process.name() == "epmd" and process.environ().get("ERL_EPMD_PORT") == str(self.ports[2]):
                 process.kill()
+
+
+def _is_taken(channel: BlockingChannel, queue: str, payload: bytes, properties: pika.BasicProperties) -> bool:
+    """Publish a message; false where the broker says that it has not taken it, as a quorum without a leader does."""
+    try:
+        channel.basic_publish("", queue, payload, properties)
+    except NackError:
+        return False
+    return True

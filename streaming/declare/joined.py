@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -22,6 +22,7 @@ from streaming.base import (
     check_condition,
     check_name,
     check_value,
+    earlier,
     interval,
     names_in,
     settle,
@@ -135,6 +136,11 @@ class Joined(Operator):
     def upper(self) -> timedelta:
         """The greatest time by which the right row is later than the left one; below zero for earlier."""
         return signed_interval(self.between[1])
+
+    def first_begin(self, watermark: datetime | None) -> datetime | None:
+        """That of a row whose last possible partner has just become late, where such are told of; else as others."""
+        waits = [max(timedelta(), self.upper if side == "left" else -self.lower) for side in self.outer_sides]
+        return None if watermark is None else earlier(watermark, max(waits, default=timedelta()))
 
     @property
     def outer_sides(self) -> tuple[SideName, ...]:

@@ -340,9 +340,12 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         # A row of either side may still meet one that lies before it.
-        if any(each.name not in since for each in self.operator.reads):
+        joined = self.operator
+        if any(each.name not in since for each in joined.reads):
             return None
-        return min(since[each.name] for each in self.operator.reads) - whole_days(_widest(self.operator))
+        # One that is told of without a partner waits for the last that might come, and the first lies before it.
+        reach = max(_widest(joined), joined.upper - joined.lower) if joined.outer_sides else _widest(joined)
+        return min(since[each.name] for each in joined.reads) - whole_days(reach)
 
     def whole_since(self, dropped: Mapping[str, date]) -> date:
         # A result has the later time of both rows.

@@ -213,12 +213,20 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         # State stands for the rows that are followed; but a correction begins where its key began, and a rule stays in
         # force however old it is.
-        follows = stream in self.operator.streams and stream not in self.operator.pins
-        return since[stream.name] if follows and not self.operator.corrected else None
+        keyed = self.operator
+        if stream not in keyed.streams or stream in keyed.pins or keyed.corrected:
+            return None
+        if keyed.order == "arrival" or len(keyed.streams) == 1:
+            return since[stream.name]
+        # Rows that the clock of another stream holds up wait in the log.
+        folded = Progress.of(keyed, delta.open_table(self.lake.table(keyed, STATE))).watermark
+        return None if folded is None else min(since[stream.name], folded.date())
 
     def why_all(self, stream: Stream) -> str:
         if stream in self.operator.pins:
             return "has rules of it, which stay in force however old they are"
+        if not self.operator.corrected:
+            return "waits for a row of another stream of it"
         return "corrects late rows by all rows of a key since it was idle, which may be of any day"
 
     def described(self, analysis: Mapping[str, Any]) -> dict[str, str]:

@@ -97,8 +97,9 @@ def heal(lake: Lake, pipeline: Pipeline) -> tuple[list[Ailment], list[Ailment]]:
     if any(ailment.kind == _FORBIDDEN for ailment in ailments):
         return [], ailments
     with take_lease(lake, pipeline, "doctor"):
-        for ailment in ailments:
-            if ailment.heal is not None:
+        # What ran until then may have put right what was found, or gone on with it.
+        for ailment in examine(lake, pipeline):
+            if ailment.heal is not None and ailment in ailments:
                 ailment.heal()
     left = examine(lake, pipeline)
     return [ailment for ailment in ailments if ailment.heal is not None and ailment not in left], left

@@ -19,7 +19,7 @@ from streaming.lake import Lake
 from streaming.operations.cuts import forget_recomputed
 from streaming.operations.savepoint import Pinned, pinned
 from streaming.operators import about_table
-from streaming.service import forget_progress
+from streaming.service import forget_progress, rewriting
 from streaming.tables import TableAbout, attempts, clean_up, delta, describe, storage
 
 _HOUR = timedelta(hours=1)
@@ -80,7 +80,17 @@ def maintain(
     one that is behind. Runs beside the stream, corrections and reports, and may be killed and run again at any time.
     Retentions shorter than a step, a run or a report takes are for lakes at rest. What an operator keeps as state it
     cleans itself, and a delivery its ledger.
+
+    Raises:
+        LeaseError: another process maintains the pipeline, drops days of it or erases somebody.
     """
+    with rewriting(lake, pipeline):
+        return _maintain(lake, pipeline, retention, entry_retention, now)
+
+
+def _maintain(
+    lake: Lake, pipeline: Pipeline, retention: timedelta, entry_retention: timedelta, now: Callable[[], datetime]
+) -> list[Maintained]:
     state = [
         _Table(lake.table(operator, table.suffix), about=about_table(operator, table.suffix))
         for operator in pipeline.operators

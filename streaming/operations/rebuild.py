@@ -33,6 +33,7 @@ from streaming.operators import (
 from streaming.service import (
     JobCounts,
     Lease,
+    LeasePlace,
     Observer,
     Run,
     explained,
@@ -66,13 +67,6 @@ class RebuildListener:
 
     def waits(self, holder: str) -> None:
         """All is built, and `holder`, which runs the pipeline, is to put it in place."""
-
-
-@dataclass(frozen=True)
-class LeasePlace:
-    """The place of a lease that is not a pipeline's own, such as that of a rebuild."""
-
-    name: str
 
 
 def rebuild(

@@ -35,13 +35,13 @@ from streaming.log import (
 )
 from streaming.operations.batch_counts import counted_by_batch
 from streaming.operations.erasure import erasures
-from streaming.operations.rebuild import LeasePlace
 from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, runtime_of
-from streaming.service import take_lease
+from streaming.service import rewriting
 from streaming.spark import exact_json
 from streaming.tables import Split, days_of, delta, take_out_days
 
+_CHANGED = "what needs its days has changed meanwhile, so the next run looks again"
 _Limit = tuple[date | None, str]
 """The first day that has to stay, null for all days, and in words what needs it."""
 
@@ -78,15 +78,15 @@ def drop_days(
     once they have been out of the table for long enough.
 
     Raises:
-        LeaseError: another process drops days of the same log.
+        LeaseError: another process drops days, maintains the pipeline or erases somebody.
     """
-    others, dropped = [*others], []
-    for stream in pipeline.streams:
-        if not delta.exists(lake.log(stream)) or (stream.retention is None and not _is_unfinished(lake, stream)):
-            continue
-        with take_lease(lake, LeasePlace(f"{stream.name}/retention")):
-            dropped.append(_drop(spark, lake, pipeline, stream, others, listener))
-    return dropped
+    others = [*others]
+    kept = [each for each in pipeline.streams if delta.exists(lake.log(each))]
+    dropping = [each for each in kept if each.retention is not None or _is_unfinished(lake, each)]
+    if not dropping:
+        return []
+    with rewriting(lake, pipeline):
+        return [_drop(spark, lake, pipeline, stream, others, listener) for stream in dropping]
 
 
 def _drop(
@@ -103,8 +103,12 @@ def _drop(
     foreseen = planned_drop(None, lake, pipeline, stream, others)
     if why is not None or (begun is None and not foreseen.days):
         return Dropped(stream.name, dropped_before(delta.open_table(lake.log(stream))), 0, 0, 0, why or foreseen.keeps)
-    spark = session()
+    spark, retracted = session(), newest_retraction(lake, stream)
     if begun is not None:
+        # Since then a row of these days may have been taken back, or something may have begun that needs them.
+        may_go = planned_drop(spark, lake, pipeline, stream, others)
+        if may_go.before is None or may_go.before < begun:
+            return Dropped(stream.name, dropped_before(delta.open_table(lake.log(stream))), 0, 0, 0, may_go.keeps)
         listener(f"{stream.name}: going on with the days before {begun}, where a run before has ended")
         gone += _taken_out(spark, lake, stream, begun)
     planned = planned_drop(spark, lake, pipeline, stream, others)
@@ -112,7 +116,15 @@ def _drop(
         listener(f"{stream.name}: dropping {counted(len(planned.days), 'day')} before {planned.before}")
         repaired = _repaired(spark, lake, stream, planned.before)
         going = read_log(spark, lake, stream).where(_is_old(planned.before) | _is_one(repaired))
-        note_dropped(lake, stream, planned.before, counted_by_batch(going, lake, pipeline, stream))
+        by_batch = counted_by_batch(going, lake, pipeline, stream)
+        # Counting takes a while, in which somebody may have come to need these days.
+        if (planned_drop(spark, lake, pipeline, stream, others), newest_retraction(lake, stream)) != (
+            planned,
+            retracted,
+        ):
+            before = dropped_before(delta.open_table(lake.log(stream)))
+            return Dropped(stream.name, before, gone.days, gone.rows, gone.files, _CHANGED)
+        note_dropped(lake, stream, planned.before, by_batch)
         gone += _taken_out(spark, lake, stream, planned.before)
     before = dropped_before(delta.open_table(lake.log(stream)))
     return Dropped(stream.name, before, gone.days, gone.rows, gone.files, planned.keeps)

@@ -26,6 +26,7 @@ from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Strea
 from streaming.lake import Lake, Named, place_of_batches, place_of_log
 from streaming.log import QUERY, archive_batches, head
 from streaming.operators import generation_of
+from streaming.service import LeasePlace, take_lease
 from streaming.spark import copy_checkpoint, query_id
 from streaming.tables import copy_table, delta, storage
 
@@ -51,7 +52,14 @@ def savepoint(
 
     Raises:
         SavepointError: the name is taken, nothing was ingested yet, or the tables did not come to rest for a minute.
+        LeaseError: another process takes one.
     """
+    # Two of one name would copy into one folder.
+    with take_lease(lake, LeasePlace(f"{pipeline.name}/savepoints"), "savepoint"):
+        return _taken(lake, pipeline, name, now)
+
+
+def _taken(lake: Lake, pipeline: Pipeline, name: str | None, now: Callable[[], datetime]) -> Savepoint:
     name = _unused_name(lake, pipeline, now()) if name is None else name
     check_name("savepoint", name)
     if Savepoint.read(lake, pipeline, name) is not None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -150,6 +150,24 @@ def take_lease(
             yield held
         finally:
             held._end()
+
+
+@dataclass(frozen=True)
+class LeasePlace:
+    """The place of a lease that is not a pipeline's own, such as that of a rebuild."""
+
+    name: str
+
+
+def rewriting(lake: Lake, pipeline: Named) -> AbstractContextManager[Lease]:
+    """The right to rewrite files of a pipeline's tables whose rows stay: to compact them, or to take rows out.
+
+    delta-rs lets two such commits pass that replace the same file, and the table then has its rows twice, or again.
+
+    Raises:
+        LeaseError: another process does so.
+    """
+    return take_lease(lake, LeasePlace(f"{pipeline.name}/maintenance"), "maintain")
 
 
 def holder_of(lake: Lake, pipeline: Named) -> Holder | None:

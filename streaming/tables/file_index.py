@@ -67,9 +67,11 @@ class FileIndex:
         """Bring the index up to the newest version of the table, which has to be there; returns it open."""
         if self._table is None:
             return self._load()
-        before = self._table.version()
-        refresh(self._table)
-        commits = [actions_of(self._table, version) for version in range(before + 1, self._table.version() + 1)]
+        # Where an entry cannot be read now, all is read by the next call.
+        table, self._table = self._table, None
+        before = table.version()
+        refresh(table)
+        commits = [actions_of(table, version) for version in range(before + 1, table.version() + 1)]
         if any(commit is None for commit in commits):
             # Cleaned away, so that nobody can tell what they changed.
             return self._load()
@@ -78,7 +80,8 @@ class FileIndex:
                 self._remove(action["remove"]["path"])
             elif "add" in action:
                 self._add(self._added(action["add"]))
-        return self._table
+        self._table = table
+        return table
 
     def with_times(self, since: datetime, until: datetime, through: int) -> list[str]:
         """The files that may have a row with a time in [since, until], of the batches up to `through`."""

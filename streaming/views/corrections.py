@@ -237,10 +237,11 @@ def correct(
     generation = generation_of(delta.open_table(lake.table(operator)))
     check_declaration(lake, operator)
     days = set(days)
-    check_whole(lake, operator, days)
     # The logs are opened after the heads are read, so that they hold every batch of `at`.
     at, parted = Progress.at_heads(lake, operator), parted_from(lake, operator)
     logs = logs_of(spark, lake, operator)
+    # Rows may have been dropped before they were opened.
+    check_whole(lake, operator, days)
 
     def correct_day(day: date) -> int:
         near = logs if _is_of_hulls(at, parted) else _logs_for_day(logs, operator, day)

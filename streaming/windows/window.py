@@ -119,7 +119,8 @@ class Window(ABC):
         """
         if self.merging or self.reach is None:
             return None
-        return since - whole_days(self.reach) - whole_days(self.rows_before)
+        # A window that is still open may have begun before its rows, and so have others of the day on which it began.
+        return since - whole_days(self.reach) - 2 * whole_days(self.rows_before)
 
     def whole_since(self, dropped: date) -> date:
         """The first day of which all windows have all their rows, where those of the days before `dropped` are gone."""

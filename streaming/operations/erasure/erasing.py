@@ -48,7 +48,7 @@ from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import counts_of, generation_of, next_of, remove_next, runtime_of, whole_since
 from streaming.revisions import Revising
-from streaming.service import Delivering, Observer, take_lease
+from streaming.service import Delivering, Observer, rewriting, take_lease
 from streaming.tables import Split, clean_up, delta, numbers_of, storage, take_out, to_be_taken
 
 _VACUUMS = ((0, False), (1, True))
@@ -90,11 +90,12 @@ def erase(
     Raises:
         ErasureError: no stream has the column, savepoints pin old versions, a target is away, or something is left.
         ChangedDeclaration: an operator is not the one that made its tables.
-        LeaseError: the pipeline runs, or an operator of it is being built anew.
+        LeaseError: the pipeline runs or is maintained, or an operator of it is being built anew.
     """
     check_known(pipeline, person)
     with ExitStack() as held:
         held.enter_context(take_lease(lake, pipeline, "erase"))
+        held.enter_context(rewriting(lake, pipeline))
         pinning = _savepoints_to_drop(lake, pipeline, with_savepoints)
         _check_operators(lake, pipeline)
         _check_days(lake, pipeline, person, keep_numbers)

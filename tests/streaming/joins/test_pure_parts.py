@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -16,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming import BoundedOutOfOrderness, Files, Joined, Json, Stream
+from streaming import BoundedOutOfOrderness, Files, Joined, Json, Lake, Stream
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND
 from streaming.clocks import joint_watermark
+from streaming.declare.join_keys import JoinKind
 from streaming.joins.frame import Side, due, partners_of, reach
 from streaming.operators.progress import Progress
+from streaming.operators.runtime import runtime_of
 from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
 from tests.support.examples import many
 from tests.support.instants import at
@@ -177,3 +180,28 @@ def marks(one: int | None, other: int | None) -> FrozenMapping[str, datetime | N
     return FrozenMapping(
         {"left_rows": None if one is None else at(one), "right_rows": None if other is None else at(other)}
     )
+
+
+def test_a_row_that_still_waits_for_a_partner_finds_the_first_one_that_it_had(tmp_path: Path) -> None:
+    """On the 21st at noon a left row of the 16th is told of without a partner, unless there is one from the 11th on."""
+    since = {stream.name: date(2026, 1, 19) for stream in (left, right)}
+
+    def needed(kind: JoinKind, lower: str, upper: str) -> date | None:
+        joined = Joined("j", left, right, ("n",), (lower, upper), kind)
+        return runtime_of(joined, Lake(str(tmp_path))).needs_since(None, left, since)
+
+    assert needed("inner", "-5 days", "5 days") == date(2026, 1, 14)
+    assert needed("left", "-5 days", "5 days") == date(2026, 1, 9)
+    assert needed("outer", "0 seconds", "5 days") == needed("inner", "0 seconds", "5 days") == date(2026, 1, 14)
+    assert (
+        runtime_of(within(0, 1), Lake(str(tmp_path))).needs_since(None, left, {"left_rows": date(2026, 1, 1)}) is None
+    )
+
+
+@pytest.mark.parametrize(("kind", "seconds_before"), [("inner", 0), ("left", 7200), ("outer", 7200)])
+def test_the_clock_of_a_join_waits_for_rows_that_may_yet_be_told_of_without_a_partner(
+    kind: JoinKind, seconds_before: int
+) -> None:
+    joined = Joined("j", left, right, ("n",), ("-1 hour", "2 hours"), kind)
+    assert joined.first_begin(at(10_000)) == at(10_000 - seconds_before)
+    assert joined.first_begin(None) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from streaming.log.read import read_log, rejected
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operators import runtime as runtimes
+from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from tests.streaming.keyed.connected import (
     alert_rules,
@@ -205,6 +207,19 @@ def test_a_function_that_is_added_later_sees_the_first_rules_in_all_that_came_be
     assert ("s3", at(8), 38.0, 33.0) in results(spark, lake, resets)
     broken = {entry.subject: entry.broken for entry in audit(spark, lake, pipeline) if entry.law == "cuts"}
     assert broken.keys() >= {"scored", "jumps_since_reset"} and not any(broken.values())
+
+
+def test_days_stay_whose_rows_wait_in_one_log_for_the_clock_of_the_other(ruled: Lake, tmp_path: Path) -> None:
+    far = {each.name: date(2030, 1, 1) for each in fires.streams}
+    joint = Progress.now(ruled, fires).watermark
+    assert joint is not None
+    assert runtime_of(fires, ruled).needs_since(None, forest, far) == joint.date()
+    assert runtime_of(fires, ruled).needs_since(None, forest, {**far, forest.name: date(1970, 1, 1)}) == date(
+        1970, 1, 1
+    )
+    nothing = runtime_of(fires, Lake(str(tmp_path)))
+    assert nothing.needs_since(None, forest, far) is None
+    assert nothing.why_all(forest) == "waits for a row of another stream of it"
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.lake.lake import Lake
 from streaming.log.batches import archive_batches
 from streaming.operations import doctor
-from streaming.operations.doctor import examine, heal
+from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.savepoint import savepoint
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
@@ -89,6 +90,18 @@ def test_damage_is_named_and_healing_makes_nothing_worse(lake: Lake, name: str) 
     assert all("sums_next" in path.parts for path in gone)
     assert {path: path.read_bytes() for path in before.keys() - gone} == {p: before[p] for p in before.keys() - gone}
     assert all(ailment.means and ailment.advice for ailment in left)
+
+
+def test_what_is_put_right_before_the_doctor_heals_is_left_alone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    healed: list[str] = []
+    found = [
+        [Ailment(name, "s", "means", "advice", partial(healed.append, name)) for name in ("stays", "passes")],
+        [Ailment("stays", "s", "means", "advice", partial(healed.append, "stays"))],
+        [],
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda *_: found.pop(0))
+    assert [ailment.kind for ailment in heal(lake, pipeline)[0]] == ["stays", "passes"]
+    assert healed == ["stays"]
 
 
 def test_a_view_that_is_declared_in_another_way_is_named_with_what_differs(lake: Lake) -> None:

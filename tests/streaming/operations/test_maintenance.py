@@ -19,14 +19,16 @@ from pyspark.sql import DataFrame, SparkSession
 from docs.examples.late_counts import count_by_sensor, pipeline
 from streaming import Lake, Pipeline, correct, drain, log, plan
 from streaming.audit.laws import audit
-from streaming.base.errors import LogError
+from streaming.base.errors import LeaseError, LogError
 from streaming.base.intervals import utc_now
 from streaming.declare.operator import STATE_BOUNDED
 from streaming.keyed import DUE, HASH
 from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
+from streaming.operations.retention import drop_days
 from streaming.operators.declaration import about_table
 from streaming.operators.progress import Progress
+from streaming.service.lease import rewriting
 from streaming.service.progress import Measure, QueryProgress
 from streaming.service.progress_table import ProgressTable, read_progress
 from streaming.service.run import Run
@@ -210,6 +212,18 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
     done = maintained(lake)
     assert overtaken == [1] and done["count_by_sensor_corrections"].files_after == 1
     assert numbers(spark, uri) == [3, 4]
+
+
+def test_files_are_rewritten_by_one_process_at_a_time(spark: SparkSession, lake: Lake) -> None:
+    """delta-rs lets the second of two compactions pass, and the table has each of its rows twice: see `FACTS.md`."""
+    kept = replace(stream, retention="1 day")
+    retained = Pipeline(kept, (replace(counts, of=kept),))
+    delta.create(lake.log(stream), small(spark).schema, append_only=True, description="an empty log")
+    with rewriting(lake, retained):
+        for rewrite in (lambda: maintained(lake), lambda: drop_days(lambda: spark, lake, retained)):
+            with pytest.raises(LeaseError, match="maintain"):
+                rewrite()
+    assert maintained(lake)
 
 
 def test_what_progress_says_of_a_batch_goes_after_a_month(lake: Lake) -> None:

@@ -30,6 +30,7 @@ from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.log.batches import read_batches
 from streaming.log.read import read_log, rejected, valid
+from streaming.operations import retention
 from streaming.operations.cuts import lake_as_of
 from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.rows import Person
@@ -37,6 +38,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
 from streaming.operations.retained_days import retained_days
 from streaming.operations.retention import Dropped, drop_days
+from streaming.operations.retract import RowChoice, retract
 from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
@@ -300,6 +302,29 @@ def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going
     # The visit that began in the evening of the fourth day may go on, so its correction needs the day before as well.
     kept = dropped(spark, lake)
     assert (kept.before, kept.rows) == (day(2), 0) and "view 'visits'" in kept.keeps
+
+
+@pytest.mark.long
+def test_a_row_that_is_taken_back_while_days_are_counted_keeps_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, few = Lake(str(tmp_path / "lake")), Pipeline(readings, (hours,))
+    fed(spark, lake, few, "a@0:1=2, b@0:2=1", "a@6:1=3", "a@6:2=3")
+    count = retention.counted_by_batch
+
+    def meanwhile(*arguments: Any) -> Any:
+        counted = count(*arguments)
+        retract(spark, lake, few, readings, RowChoice("id = 'b'"), "typed wrong", "ann", now=lambda: LATER)
+        return counted
+
+    monkeypatch.setattr(retention, "counted_by_batch", meanwhile)
+    kept = dropped(spark, lake, few)
+    assert (kept.rows, kept.before) == (0, None) and "changed meanwhile" in kept.keeps
+    monkeypatch.setattr(retention, "counted_by_batch", count)
+    drain(spark, lake, few, now=lambda: LATER)
+    corrected(spark, lake, few)
+    assert dropped(spark, lake, few).rows > 0
+    assert broken(spark, lake, few) == []
 
 
 @pytest.mark.long

@@ -82,6 +82,16 @@ def test_delta_rs_takes_the_same_transaction_twice(tmp_path: Path) -> None:
     assert (table.transaction_version("query"), table.to_pyarrow_table().num_rows) == (1, 2)
 
 
+@pytest.mark.long
+def test_delta_rs_lets_two_compactions_of_the_same_files_pass_and_the_rows_are_there_twice(tmp_path: Path) -> None:
+    for value in range(3):
+        write_deltalake(str(tmp_path), pa.table({"value": [value]}), mode="append")
+    one, other = DeltaTable(str(tmp_path)), DeltaTable(str(tmp_path))
+    one.optimize.compact()
+    other.optimize.compact()
+    assert sorted(DeltaTable(str(tmp_path)).to_pyarrow_table()["value"].to_pylist()) == [0, 0, 1, 1, 2, 2]
+
+
 def test_the_file_source_keeps_every_path_it_took(spark: SparkSession, lake: Lake) -> None:
     source, landing, checkpoint = Files("landing"), Path(lake.path("landing")), Path(lake.path("checkpoint"))
     for number in range(21):

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from streaming.tables import file_index
 from streaming.tables.file_index import FileIndex
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,3 +151,27 @@ def test_an_index_whose_commits_were_cleaned_away_meanwhile_is_read_anew(uri: st
     assert everything_told(index) == everything_told(FileIndex(uri, "at"))
     landed = {(T0 + timedelta(seconds=max(batch, 1)), batch) for batch in range(4)}
     assert rows(uri, index.with_batches(-1, NEWEST)) == landed
+
+
+def test_an_index_that_could_not_read_an_entry_knows_all_files_by_its_next_look(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(uri, 0, 1)
+    index = FileIndex(uri, "at")
+    index.refresh()
+    for batch in (1, 2):
+        append(uri, batch, batch)
+    read, failing = file_index.actions_of, [2]
+
+    def once_away(table: DeltaTable, version: int) -> Any:
+        if version in failing:
+            failing.remove(version)
+            raise OSError("the store is away")
+        return read(table, version)
+
+    monkeypatch.setattr(file_index, "actions_of", once_away)
+    with pytest.raises(OSError, match="away"):
+        index.refresh()
+    append(uri, 3, 3)
+    assert everything_told(index).keys() == everything_told(FileIndex(uri, "at")).keys()
+    assert len(everything_told(index)) == 4

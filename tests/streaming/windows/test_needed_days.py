@@ -36,11 +36,23 @@ def test_a_day_that_has_to_be_corrected_has_all_rows_of_its_windows(name: str, s
         assert from_micros(start).date() >= needed
 
 
+@pytest.mark.parametrize("name", FIXED)
+@given(watermark=st.integers(-400 * DAY, 400 * DAY), kept=st.integers(0, 3), behind=st.integers(-5 * DAY, 10 * DAY))
+def test_a_window_that_is_still_open_has_all_rows_of_its_day(name: str, watermark: int, kept: int, behind: int) -> None:
+    window, assign = FIXED[name]
+    now = micros(T0) + watermark
+    needed = window.needed_since(from_micros(now - kept * DAY).date())
+    assert needed is not None
+    for start, end in assign(Event(None, now - behind, None)):
+        assert end <= now or from_micros(start).date() >= window.whole_since(needed)
+
+
 def test_rows_of_a_custom_window_may_lie_before_it() -> None:
     custom = Custom("array(struct(at, at))", "30 hours")
-    # Its windows begin two days before at most, and have rows that are two days older still.
-    assert custom.needed_since(date(2026, 1, 10)) == date(2026, 1, 6)
-    assert custom.whole_since(date(2026, 1, 6)) == date(2026, 1, 8)
+    # One that is open begins four days before at most: two before a row of its own, which is two days older than the
+    # watermark. It has rows that are two days older still.
+    assert custom.needed_since(date(2026, 1, 10)) == date(2026, 1, 4)
+    assert custom.whole_since(date(2026, 1, 4)) == date(2026, 1, 6)
 
 
 def test_how_far_a_session_goes_back_only_its_rows_tell() -> None:

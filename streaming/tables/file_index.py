@@ -112,10 +112,10 @@ class FileIndex:
         return min((self._files[path].first_batch for path in paths), default=through)
 
     def with_batches(self, after: int, through: int, *, dated: bool = True) -> list[str]:
-        """The files that may have a row of the batches in (after, through], with a day or without one."""
+        """The files that may have a row of the batches in (after, through] with a day, or one without."""
         newer = self._by_last_batch[bisect_right(self._by_last_batch, (after, "\U0010ffff")) :]
-        files = (self._files[path] for _, path in newer)
-        return [file.path for file in files if file.first_batch <= through and (file.day is not None) == dated]
+        files = [file for file in (self._files[path] for _, path in newer) if file.first_batch <= through]
+        return [file.path for file in files if file.day == EVERY_DAY or (file.day is not None) == dated]
 
     def has_only(self, path: str, after: int, through: int) -> bool:
         """True if all rows of the file are of the batches in (after, through]."""

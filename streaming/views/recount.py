@@ -44,7 +44,9 @@ _COMPARED = {
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 _CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Is, *_COMPARISONS)
 _TERMS = (exp.Column, exp.Identifier, exp.Literal, exp.Null, exp.Boolean, exp.Neg, exp.Paren)
-_DOUBLE, _WIDE, _MICROS = "cast({0} as double)", "cast({0} as decimal(38, 0))", "arrow_cast({0}, 'Int64')"
+_DOUBLE, _WIDE = "cast({0} as double)", "cast({0} as decimal(38, 0))"
+# A mere cast keeps the comment of the column in some plans of DataFusion, which then fails for finding none in others.
+_MICROS = "(arrow_cast({0}, 'Int64') + 0)"
 _IN_ORDER = "case when isnan({0}) then cast('NaN' as double) else cast({0} as double) + 0.0 end"
 """A double as Spark orders it: DataFusion takes -0.0 for less than 0.0, and a NaN by its sign."""
 _INFINITY = "cast('Infinity' as double)"

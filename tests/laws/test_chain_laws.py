@@ -31,7 +31,7 @@ from streaming import (
     agg,
 )
 from streaming.audit.laws import audit
-from streaming.base import LogError, SourceError
+from streaming.base import StreamingError
 from streaming.changes import publish
 from streaming.reading.selection import Choice
 from streaming.reading.stored import stored_rows
@@ -186,7 +186,7 @@ def test_current_of_the_last_view_is_a_batch_over_the_first_log(
                 partial(publish, spark, lake, pipeline.views[0]),
             ]
             # One whose upstream has nothing yet is refused.
-            with monkeypatch.context() as patched, suppress(Killed, LogError, SourceError):
+            with monkeypatch.context() as patched, suppress(Killed, StreamingError):
                 if chance.random() < 0.4:
                     killed_at(chance.randint(1, 3), patched)
                 chance.choice(done)()

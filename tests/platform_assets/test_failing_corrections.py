@@ -112,7 +112,7 @@ def test_other_operators_of_the_same_command_are_corrected_and_the_day_is_named(
     late_on_three_days(spark, lake, of, 1)
     monkeypatch.setattr(pipelines, "find_pipeline", lambda name: of)
     monkeypatch.setattr(pipelines, "current_lake", lambda: lake)
-    monkeypatch.setattr(pipelines, "spark_session", lambda: nullcontext(spark))
+    monkeypatch.setattr(pipelines, "spark_session", lambda **_: nullcontext(spark))
     with pytest.raises(CorrectionsFailed, match=r"1 day of view 'tens' cannot be corrected, 2 others are: 2026-01-02"):
         pipelines.correct("parts")
     assert {row[0] for row in read(spark, lake, counts, "corrections", "_day")} == {day(0), day(1), day(2)}

@@ -50,13 +50,13 @@ _ERASURE = "streaming.operations.erasure"
 
 # In the order in which one lake meets them: each attempt goes on where the one before it ended.
 POINTS: dict[str, Point] = {
-    "noted what goes of the first log, nothing taken out": Point("", f"{_ERASURE}.removing", "take_out", 1),
+    "noted what goes of the first log, nothing taken out": Point("", f"{_ERASURE}.erasing", "take_out", 1),
     "taken out of the second log, not noted": Point(
-        "", f"{_ERASURE}.removing", "take_out", 1, "/payments/log", after=True
+        "", f"{_ERASURE}.erasing", "take_out", 1, "/payments/log", after=True
     ),
     "one of three operators built anew": Point("", f"{_ERASURE}.erasing", "rebuild_held", 1, after=True),
     "old files of a log deleted, not noted": Point(
-        "", f"{_ERASURE}.removing", "_forget_history", 1, "/orders/log", after=True
+        "", f"{_ERASURE}.erasing", "_forget_history", 1, "/orders/log", after=True
     ),
 }
 

@@ -43,7 +43,7 @@ def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
     code, text = tidemark("status")
     assert code == 0 and "belongs to view 'departures_by_origin', which is not declared" in text
     code, text = tidemark("drop departures_by_origin --yes")
-    assert code == 0 and text.count("removed ") == 2
+    assert code == 0 and text.count("removed ") == 4
     assert not Path(lake.first(declared.departures_by_origin)).exists() and Path(lake.log(declared.flights)).exists()
     assert "not declared" not in tidemark("status")[1]
 

@@ -176,7 +176,7 @@ def test_a_log_of_what_is_current_drops_days_that_a_function_has_followed_and_ke
     )
     counts, paths = replace(COUNTS, of=days), replace(PATHS, of=days, idle="1 hour")
     upstream, arriving = Pipeline(VISITS, (daily,)), Pipeline(days, (counts,))
-    for day in range(5):
+    for day in range(7):
         land_all(lake, VISITS, [visit(f"v{day}", 1, day * DAY + 1, "a"), visit(f"w{day}", 1, day * DAY + 2, "b")])
         followed(spark, lake, upstream, arriving)
     told = read(spark, lake, counts, "current", "pages")

@@ -61,7 +61,7 @@ def receiver_line(status: ReceiverStatus) -> str:
     if status.left_behind:
         parts.append(f"{status.left_behind:,} more that a process before it left behind")
     if status.refused:
-        parts.append(f"{status.refused:,} refused as too large")
+        parts.append(f"{status.refused:,} refused as too large or cut off")
     if status.behind is not None:
         parts.append(f"{_megabytes(status.behind)} behind")
     if status.lost_at is not None:

@@ -109,11 +109,11 @@ class Receiver:
         Raises:
             DeclarationError: with the setting.
         """
-        for name, value, meant in (
-            ("payloads", files.payloads, "each line that is received is a row of its own"),
-            ("identity", files.identity, "files with the same rows are not the same file"),
+        for name, meant in (
+            ("payloads", "each line that is received is a row of its own"),
+            ("identity", "files with the same rows are not the same file"),
         ):
-            usual = Files.__dataclass_fields__[name].default
+            value, usual = getattr(files, name), getattr(Files(files.path), name)
             if value != usual:
                 raise DeclarationError(
                     f"stream {self.into.name!r} {of} reads Files({name}={value!r}), but {meant}",

@@ -189,7 +189,8 @@ class DeliveryRuntime:
 
     def _arrived_up_to(self, ledger: Ledger) -> Cursor:
         """The place up to which every row was sent, by what the target says of a batch that was being sent."""
-        if ledger.is_pending and self.connected().delivered_through(ledger.generation) == ledger.planned:
+        may_be_there = ledger.is_pending and ledger.has_new_rows
+        if may_be_there and self.connected().delivered_through(ledger.generation) == ledger.planned:
             return ledger.cursor
         return ledger.arrived_up_to
 

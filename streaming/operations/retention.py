@@ -98,17 +98,22 @@ def _drop(
     listener: Callable[[str], None],
 ) -> Dropped:
     gone, begun = _Gone(), noted_before(lake, stream) if _is_unfinished(lake, stream) else None
+
+    def so_far(keeps: str) -> Dropped:
+        before = dropped_before(delta.open_table(lake.log(stream)))
+        return Dropped(stream.name, before, gone.days, gone.rows, gone.files, keeps)
+
     why = _erasing(lake, pipeline) or _blocked(lake, pipeline, stream, others)
     # A session is started only where it may have something to do.
     foreseen = planned_drop(None, lake, pipeline, stream, others)
     if why is not None or (begun is None and not foreseen.days):
-        return Dropped(stream.name, dropped_before(delta.open_table(lake.log(stream))), 0, 0, 0, why or foreseen.keeps)
+        return so_far(why or foreseen.keeps)
     spark, retracted = session(), newest_retraction(lake, stream)
     if begun is not None:
         # Since then a row of these days may have been taken back, or something may have begun that needs them.
         may_go = planned_drop(spark, lake, pipeline, stream, others)
         if may_go.before is None or may_go.before < begun:
-            return Dropped(stream.name, dropped_before(delta.open_table(lake.log(stream))), 0, 0, 0, may_go.keeps)
+            return so_far(may_go.keeps)
         listener(f"{stream.name}: going on with the days before {begun}, where a run before has ended")
         gone += _taken_out(spark, lake, stream, begun)
     planned = planned_drop(spark, lake, pipeline, stream, others)
@@ -118,16 +123,12 @@ def _drop(
         going = read_log(spark, lake, stream).where(_is_old(planned.before) | _is_one(repaired))
         by_batch = counted_by_batch(going, lake, pipeline, stream)
         # Counting takes a while, in which somebody may have come to need these days.
-        if (planned_drop(spark, lake, pipeline, stream, others), newest_retraction(lake, stream)) != (
-            planned,
-            retracted,
-        ):
-            before = dropped_before(delta.open_table(lake.log(stream)))
-            return Dropped(stream.name, before, gone.days, gone.rows, gone.files, _CHANGED)
+        again = planned_drop(spark, lake, pipeline, stream, others)
+        if again != planned or newest_retraction(lake, stream) != retracted:
+            return so_far(_CHANGED)
         note_dropped(lake, stream, planned.before, by_batch)
         gone += _taken_out(spark, lake, stream, planned.before)
-    before = dropped_before(delta.open_table(lake.log(stream)))
-    return Dropped(stream.name, before, gone.days, gone.rows, gone.files, planned.keeps)
+    return so_far(planned.keeps)
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ _DECLARED = (
     ),
     Instrument(
         "tidemark_receiver_refused_rows_total",
-        "Rows refused as too large since the receiver was started.",
+        "Rows refused since the receiver was started, as too large or cut off.",
         _OF_RECEIVER,
     ),
     Instrument(

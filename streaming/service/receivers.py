@@ -127,8 +127,7 @@ class Receiving:
             self._receiver.name,
             completes=self._connector.guarantee == "at most once",
             to_cursor=self._connector.guarantee == "exactly once",
-            # Another one only tells the next connection something, and means nothing of where rows begin.
-            of=self._connector.cursor_of if self._connector.guarantee == "exactly once" else "",
+            of=self._connector.cursor_of,
             now=utc_now,
         )
         if self._folder.landed_before:

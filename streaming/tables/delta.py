@@ -619,7 +619,8 @@ def commit_once(
                 break
             write(properties)
     table.update_incremental()
-    write_checksum(table)
+    if table.version() > mark.since:
+        write_checksum(table)
 
 
 def write_checksum(table: DeltaTable) -> None:

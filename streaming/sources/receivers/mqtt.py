@@ -67,6 +67,11 @@ class Mqtt(MessageBroker):
         return f"{'mqtts' if self.ssl else 'mqtt'}://{self.host}:{self.port}, topics {', '.join(self.topics)}"
 
     @property
+    def cursor_of(self) -> str:
+        """Sessions at any broker: the cursor only tells that there was one."""
+        return "sessions of MQTT"
+
+    @property
     def session_seconds(self) -> int:
         """The seconds for which the broker keeps the session."""
         return min(int(interval(self.keeps_for).total_seconds()), _LONGEST_SESSION)

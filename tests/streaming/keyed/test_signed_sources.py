@@ -181,8 +181,9 @@ def test_a_log_of_what_is_current_drops_days_that_a_function_has_followed_and_ke
         followed(spark, lake, upstream, arriving)
     told = read(spark, lake, counts, "current", "pages")
     # A function that is corrected may need rows of any day.
-    assert runtime_of(paths, lake).needs_since(spark, days, {"days": NOW.date()}) is None
-    assert "may be of any day" in runtime_of(paths, lake).why_all(days)
+    corrected = Pipeline(days, (paths,))
+    followed(spark, lake, corrected)
+    assert "may be of any day" in drop_days(lambda: spark, lake, corrected)[0].keeps
     (dropped,) = drop_days(lambda: spark, lake, arriving)
     assert dropped.before is not None and dropped.before > T0.date() and dropped.rows > 0
     assert read(spark, lake, counts, "current", "pages") == told

@@ -35,6 +35,7 @@ def check_connector(connector: Connector, rows: Sequence[bytes], begin: Callable
     assert cursors == [json.loads(json.dumps(cursor)) for cursor in cursors]
     words = [part.landed for part in parts if part.rows and part.landed is not None]
     assert bool(cursors) or connector.guarantee != "exactly once"
+    assert not cursors or connector.guarantee != "at most once"
     assert bool(words) if connector.guarantee == "at least once" else not words or bool(cursors)
     assert not [part.lost for part in parts if part.lost]
     if connector.guarantee == "exactly once":

@@ -231,6 +231,19 @@ class RabbitMqServer(Broker):
         }
         return (program,), {**os.environ, **own}
 
+    def declare(self, queue: str, **arguments: Any) -> None:
+        """A durable queue, which is there after a kill.
+
+        RabbitMQ 3.10 answers before it has written the name of a quorum queue; one that it has not has no leader ever.
+        """
+        super().declare(queue, **arguments)
+        if arguments.get("x_queue_type") == "quorum":
+            until(partial(self._names, queue), "a quorum queue that is there after a kill")
+
+    def _names(self, queue: str) -> bool:
+        names = self.folder.glob("mnesia/*/quorum/*/names.dets")
+        return any(f"%2F_{queue}".encode() in each.read_bytes() for each in names)
+
     def end(self, *, killed: bool = False) -> None:
         """End it, or kill it; the daemon of Erlang that knows nodes by their names is ended with it."""
         super().end(killed=killed)

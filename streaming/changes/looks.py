@@ -41,7 +41,16 @@ from streaming.lake import Lake
 from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.revisions import intervals_of
 from streaming.selected import selected_rows
-from streaming.tables import contents_on, days_of, delta, newest_commits, portions_of, read_at_most, rows_on
+from streaming.tables import (
+    contents_on,
+    days_of,
+    delta,
+    newest_commits,
+    numbers_named,
+    portions_of,
+    read_at_most,
+    rows_on,
+)
 from streaming.views import (
     current_with_reasons,
     parted_from,
@@ -75,8 +84,7 @@ class ChangePosition:
     @classmethod
     def of(cls, table: DeltaTable | None) -> Self:
         """The state that an open table of changes records."""
-        kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
-        return cls(**{name: number for name, number in kept.items() if number is not None})
+        return cls(**numbers_named(table, cls.__annotations__))
 
     @property
     def watermark(self) -> datetime | None:

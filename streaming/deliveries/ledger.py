@@ -21,7 +21,15 @@ from streaming.declare import DEAD, PROGRESS, Delivery
 from streaming.deliveries.outbox import Cursor
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
-from streaming.tables import DECLARATION, FactChange, attempts, changed_facts, delta, recorded_declaration
+from streaming.tables import (
+    DECLARATION,
+    FactChange,
+    attempts,
+    changed_facts,
+    delta,
+    numbers_named,
+    recorded_declaration,
+)
 
 RESTORED = -1
 """The generation of the table that a ledger is of which was restored from a savepoint: none that there is."""
@@ -96,8 +104,7 @@ class Ledger:
     @classmethod
     def of(cls, table: DeltaTable) -> Ledger:
         """The state that an open table records."""
-        kept = {field.name: table.transaction_version(field.name) for field in fields(cls)}
-        return cls(**{name: number for name, number in kept.items() if number is not None})
+        return cls(**numbers_named(table, [field.name for field in fields(cls)]))
 
     @property
     def cursor(self) -> Cursor:

@@ -53,7 +53,7 @@ from streaming.lookups import STEP
 from streaming.operators import NEWEST_BATCH, Progress, Replaced, generation_of
 from streaming.sinks import TIME
 from streaming.spark import exact_json, frame_of_arrow
-from streaming.tables import FileIndex, TableAbout, delta, read_files
+from streaming.tables import FileIndex, TableAbout, delta, numbers_named, read_files
 from streaming.views import late_pairs, late_rows, read_first
 
 _VALUES = "_values"
@@ -70,8 +70,7 @@ class _Recorded:
     @classmethod
     def of(cls, table: DeltaTable | None) -> _Recorded:
         """The state that an open table records."""
-        kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
-        return cls(**{name: number for name, number in kept.items() if number is not None})
+        return cls(**numbers_named(table, cls.__annotations__))
 
 
 class _RefusedOutbox(Outbox):

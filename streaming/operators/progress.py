@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from functools import partial
 from typing import Self
 
 from deltalake import DeltaTable
@@ -31,7 +30,7 @@ from streaming.clocks import joint_watermark
 from streaming.declare import ExternalTable, Operator
 from streaming.lake import Lake
 from streaming.log import Batch, head
-from streaming.tables import delta
+from streaming.tables import delta, numbers_named
 
 GENERATION = "generation"
 """The number that holds the generation of a table."""
@@ -80,7 +79,10 @@ def generation_of(table: DeltaTable | None) -> int:
     """The number of times that an open table was replaced by one that was built anew; 0 where there is no table."""
     if table is None:
         return 0
-    number = table.transaction_version(GENERATION)
+    return _generation(table, table.transaction_version(GENERATION))
+
+
+def _generation(table: DeltaTable, number: int | None) -> int:
     return int(table.metadata().configuration.get(BORN, 0)) if number is None else number
 
 
@@ -222,7 +224,12 @@ class Progress:
         """The progress that an open table of the operator records; where there is no table, nothing is followed yet."""
         streams = [stream.name for stream in operator.follows]
         alone = len(streams) == 1
-        number = partial(first_number, table)
+        own = (*map(_THROUGH.format, streams), *map(_WATERMARK.format, streams), NEWEST_BATCH, _ROWS_IN, _KEPT)
+        numbers = numbers_named(table, (*own, GENERATION))
+
+        def number(name: str, *older: str) -> int | None:
+            return numbers[name] if name in numbers else first_number(table, *older)
+
         through = {name: number(_THROUGH.format(name), *([_OLD_THROUGH] if alone else [])) for name in streams}
         marks = {
             name: number(_WATERMARK.format(name), _OLD_WATERMARK if alone else _OLD_WATERMARK_OF.format(name))
@@ -234,7 +241,7 @@ class Progress:
             FrozenMapping({name: optional_instant(mark) for name, mark in marks.items()}),
             -1 if batch is None else batch,
             FilterCounts(number(_ROWS_IN) or 0, number(_KEPT) or 0),
-            generation_of(table),
+            0 if table is None else _generation(table, numbers.get(GENERATION)),
         )
 
     @classmethod

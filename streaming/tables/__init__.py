@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from streaming.tables.declarations import DECLARATION, FactChange, changed_facts, recorded_declaration
     from streaming.tables.delta import nullable
     from streaming.tables.file_index import FileIndex
-    from streaming.tables.history import clean_up, commits_of, copy_files, copy_table, newest_commits, numbers_of
+    from streaming.tables.history import (
+        clean_up,
+        commits_of,
+        copy_files,
+        copy_table,
+        newest_commits,
+        numbers_named,
+        numbers_of,
+    )
     from streaming.tables.manifest import Manifest
     from streaming.tables.matching import MOST_FOUND, Keys, rows_among
     from streaming.tables.outdated import WriteOthers, groups_on

@@ -63,6 +63,19 @@ def numbers_of(table: DeltaTable) -> dict[str, int]:
     return numbers
 
 
+def numbers_named(table: DeltaTable | None, names: Iterable[str]) -> dict[str, int]:
+    """The numbers that an open table keeps under `names`, less those that it has not; none where there is no table.
+
+    delta-rs reads every entry since the last checkpoint for each number. The newest entry has nearly always set all
+    that belong together, so it is read first, for all of them.
+    """
+    if table is None:
+        return {}
+    newest = numbers_in(files_of(table), table.version()) or {}
+    kept = {name: newest[name] if name in newest else table.transaction_version(name) for name in names}
+    return {name: number for name, number in kept.items() if number is not None}
+
+
 def numbers_in(entries: pa_fs.FileSystem, version: int) -> dict[str, int] | None:
     """The numbers that a version has set, or None where its entry was cleaned away."""
     actions = _lines_of(entries, version)

@@ -22,7 +22,7 @@ from streaming.base.intervals import utc_now
 from streaming.lake.lake import Lake
 from streaming.tables import delta
 from streaming.tables.bounds import file_statistics
-from streaming.tables.history import clean_up, commits_of
+from streaming.tables.history import clean_up, commits_of, numbers_named
 from streaming.tables.storage import files_of
 
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
@@ -82,6 +82,23 @@ def test_a_number_stays_with_the_table_from_its_commit_on_until_another_one_is_c
     for number, numbers in ((0, {"query": 0}), (0, {"another": 9}), (1, {"query": 1})):
         delta.append(rows, uri, numbers=numbers)
         assert delta.opened(uri).transaction_version("query") == number
+
+
+def test_numbers_that_are_asked_together_are_those_of_the_version_whoever_committed_last(
+    spark: SparkSession, lake: Lake
+) -> None:
+    uri, names = lake.path("t"), ("followed", "closed", "never")
+    delta.create(uri, results(spark).schema, append_only=False, description="numbers")
+    committed: list[dict[str, int]] = [{}, {"followed": 0, "closed": 5}, {"followed": 1}, {}, {"closed": 4, "other": 1}]
+    for numbers in committed[1:]:
+        delta.note(uri, says={}, numbers=numbers)
+    expected = [{"followed": 0, "closed": 5}, {"followed": 1, "closed": 5}, {"followed": 1, "closed": 5}]
+    expected = [{}, *expected, {"followed": 1, "closed": 4}]
+    assert [numbers_named(delta.opened(uri, version), names) for version in range(5)] == expected
+    clean_up(delta.opened(uri), utc_now() + timedelta(days=1))
+    write_deltalake(uri, pa.table({"n": pa.array([1], pa.int32()), "_day": [FIRST]}), mode="append")
+    assert numbers_named(delta.opened(uri), names) == expected[-1]
+    assert numbers_named(None, names) == {}
 
 
 @pytest.mark.parametrize("adds_a_column", [False, True])

@@ -122,6 +122,10 @@ class Revising:
             storage.remove_folder(lake.standing(stream))
             standing = None
         behind = batches_after(lake, stream.revisions, followed_by(standing))
+        told: dict[int, Batch] = {}
+        if followed_by(standing) < followed_by(changes):
+            # What the changes said of an extract holds, whatever share of the keys may be gone by now.
+            told = {batch.number: batch for batch in batches_after(lake, stream, followed_by(standing))}
         for done, batch in enumerate(behind):
             if done and done % _TOLD_EVERY == 0:
                 _log.info(f"{stream.name}: {done:,} of {len(behind):,} batches of revisions are followed")
@@ -130,24 +134,26 @@ class Revising:
             elif done:
                 # Somebody may have compacted what stands since the batch before.
                 standing.update_incremental()
-            self._step(batch, changes, standing)
+            self._step(batch, changes, standing, told.get(batch.number))
         if standing is not None:
             self._cleaner.after_step(lake.standing(stream), now)
         return None if changes is None else newest_batch(lake, stream, changes)
 
-    def _step(self, batch: Batch, changes: DeltaTable, standing: DeltaTable) -> None:
+    def _step(self, batch: Batch, changes: DeltaTable, standing: DeltaTable, told: Batch | None) -> None:
         uri = self._lake.standing(self._stream)
         state = StateTable(standing, uri, self._stored, len(self._stream.key))
         forgetting = self._forgetting(batch, standing)
         has_rows = batch.summary.rows > batch.rejected
         due = forgetting is not None and any(file.due < forgetting.clock for file in state.files)
         report = self._folded(batch, state, forgetting) if has_rows or due else RevisionReport()
-        if self._is_refused(report):
+        refused = self._is_refused(report) if told is None else bool(told.revised.get("refused"))
+        if refused and told is None:
             _log.warning(
                 f"batch {batch.number} of {self._stream.name!r} is an extract without {report.counts.missing:,} of the "
                 f"{report.stood:,} keys that stand, more than {self._stream.snapshots} allows: it changes nothing. If "
                 "they are gone, raise at_most_gone and land the extract again."
             )
+        if refused:
             report = RevisionReport(counts=Counts(refused=report.counts.revisions))
         if followed_by(changes) < batch.number:
             self._commit_changes(changes, batch, report)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +96,35 @@ def test_an_extract_that_was_cut_off_is_refused_and_no_key_is_taken_for_gone(spa
     run(spark, lake, PIPELINE, [*whole[:7], customer(7, "silver")])
     assert stands(spark, lake) == [*((number, "gold") for number in range(7)), (7, "silver")]
     assert broken(spark, lake) == []
+
+
+@pytest.mark.parametrize("lost", ["the last batch", pytest.param("all of it", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("share", "later"), [(0.4, 1.0), pytest.param(1.0, 0.4, marks=pytest.mark.long)])
+def test_what_the_changes_have_of_an_extract_stands_whatever_share_may_be_gone_by_now(
+    spark: SparkSession, lake: Lake, tmp_path: Path, lost: str, share: float, later: float
+) -> None:
+    """A process dies between the changes and what stands; or what stands is lost. Then the share is another one."""
+    before, after = (_of_share(each) for each in (share, later))
+    whole = [customer(number, "gold") for number in range(10)]
+    run(spark, lake, before, whole)
+    shutil.copytree(lake.standing(CUSTOMERS), tmp_path / "standing")
+    run(spark, lake, before, whole[:5])
+    stood = stands(spark, lake)
+    assert len(stood) == (10 if share < 1 else 5)
+    shutil.rmtree(lake.standing(CUSTOMERS))
+    if lost == "the last batch":
+        shutil.copytree(tmp_path / "standing", lake.standing(CUSTOMERS))
+    run(spark, lake, after)
+    assert stands(spark, lake) == stood
+    assert [finding for finding in audit(spark, lake, after) if not finding.holds] == []
+    run(spark, lake, after, whole[:4])
+    assert len(stands(spark, lake)) == 4
+    assert [finding for finding in audit(spark, lake, after) if not finding.holds] == []
+
+
+def _of_share(at_most_gone: float) -> Pipeline:
+    stream = replace(CUSTOMERS, snapshots=Snapshots(at_most_gone=at_most_gone))
+    return Pipeline(stream, (replace(BY_MINUTE, of=stream),))
 
 
 @pytest.mark.long

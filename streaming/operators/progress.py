@@ -10,7 +10,8 @@ replaced by then, are read at their last version of the old generation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Self
@@ -53,6 +54,9 @@ FORGOTTEN = -1
 BORN = "tidemark.generation"
 """The property that holds the generation in which a table was created, if that is not the first."""
 
+_KEPT_DAYS, _OLD_KEPT_DAYS = "tidemark.kept.{}", "tidemark.kept"
+"""The property of each generation that holds the days of which it keeps the numbers; before, one of the last one."""
+
 _THROUGH, _WATERMARK = "through.{}", "watermark.{}"
 """The numbers of each stream: the newest batch of its log that is followed, and the watermark after it."""
 
@@ -84,6 +88,22 @@ def generation_of(table: DeltaTable | None) -> int:
 
 def _generation(table: DeltaTable, number: int | None) -> int:
     return int(table.metadata().configuration.get(BORN, 0)) if number is None else number
+
+
+def kept_days(table: DeltaTable | None) -> set[date]:
+    """The days that an open table of first results keeps as they are published; none once the view was built anew."""
+    if table is None:
+        return set()
+    properties, generation = table.metadata().configuration, generation_of(table)
+    text = properties.get(_KEPT_DAYS.format(generation))
+    older = json.loads(properties.get(_OLD_KEPT_DAYS) or "{}")
+    days = json.loads(text) if text else older["days"] if older.get("of") == generation else []
+    return {date.fromisoformat(day) for day in days}
+
+
+def property_of_kept(days: Iterable[date], generation: int) -> dict[str, str]:
+    """The property by which a table keeps the numbers of `days` in one generation."""
+    return {_KEPT_DAYS.format(generation): json.dumps([day.isoformat() for day in sorted(days)])}
 
 
 def last_superseded(table: DeltaTable) -> int:

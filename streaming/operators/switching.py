@@ -21,6 +21,8 @@ from streaming.operators.progress import (
     SUPERSEDED,
     generation_of,
     is_gone,
+    kept_days,
+    property_of_kept,
 )
 from streaming.tables import (
     DECLARATION,
@@ -124,6 +126,10 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
         # State of another kind, which nobody but the steps reads.
         storage.remove_folder(uri)
     declaration = {DECLARATION: json.dumps({**(recorded_declaration(built) or {}), "operator": operator.name})}
+    # Those of a savepoint keep numbers of erased rows; what is built anew keeps none, also where one that died did.
+    kept = property_of_kept(kept_days(built), generation)
+    if kept_days(built) or (there is not None and kept.keys() & there.metadata().configuration.keys()):
+        declaration |= kept
     about = (metadata.description or "").replace(next_of(operator).name, operator.name)
     said = TableAbout.in_table(built)
     table = delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration, about=said)

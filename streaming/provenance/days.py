@@ -10,11 +10,10 @@ from typing import Any
 from streaming.base import AT, DAY
 from streaming.declare import Keyed, Operator, OverWindows
 from streaming.lake import Lake
-from streaming.operators import whole_since
+from streaming.operators import kept_days, whole_since
 from streaming.provenance.answer import Row
 from streaming.reading import instant_of
 from streaming.tables import delta
-from streaming.views import kept_days
 
 
 @singledispatch

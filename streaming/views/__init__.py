@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         read_corrections,
     )
     from streaming.views.operator import OverWindowsRuntime
-    from streaming.views.partial_results import PartialColumns, kept_days, rows_as_partial
+    from streaming.views.partial_results import PartialColumns, rows_as_partial
     from streaming.views.results import (
         as_batch,
         assign,

@@ -26,6 +26,7 @@ from streaming.operators import (
     Progress,
     can_be_compared,
     comparable,
+    kept_days,
     of_kept_days,
     whole_in,
 )
@@ -39,7 +40,6 @@ from streaming.views.corrections import (
     pending,
     read_corrections,
 )
-from streaming.views.partial_results import kept_days
 from streaming.views.recount import Recount, Scope, Unsupported
 from streaming.views.results import group, in_lateness, kind_of, late_pairs_in, read_first
 from streaming.views.updates import read_updates, updated_through, updates_between

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
@@ -15,11 +13,9 @@ from pyspark.sql.types import DecimalType, StructType
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import can_retract
-from streaming.operators import generation_of
+from streaming.operators import generation_of, kept_days, property_of_kept
 from streaming.tables import delta
 from streaming.views.results import ROWS, all_rows, keeps_rows
-
-_KEPT = "tidemark.kept"
 
 
 @dataclass(frozen=True)
@@ -68,17 +64,9 @@ def partial_columns(view: Windowed, results: StructType, pairs: DataFrame) -> Pa
     return PartialColumns(tuple(of_rows), tuple(merged), tuple(wholes))
 
 
-def kept_days(table: DeltaTable | None) -> set[date]:
-    """The days that an open table of first results keeps so; none once the view was built anew."""
-    text = None if table is None else table.metadata().configuration.get(_KEPT)
-    kept = json.loads(text) if text else {}
-    return {date.fromisoformat(day) for day in kept["days"]} if kept.get("of") == generation_of(table) else set()
-
-
 def keep_days(lake: Lake, view: Windowed, days: Iterable[date]) -> None:
     """Keep the numbers of these days as they are published, and say so to the audit."""
     table = delta.open_table(lake.first(view))
     if table is not None:
-        every = sorted({*kept_days(table), *days})
-        kept = {"of": generation_of(table), "days": [day.isoformat() for day in every]}
-        table.alter.set_table_properties({_KEPT: json.dumps(kept)}, raise_if_not_exists=False)
+        kept = property_of_kept({*kept_days(table), *days}, generation_of(table))
+        table.alter.set_table_properties(kept, raise_if_not_exists=False)

@@ -32,10 +32,14 @@ from streaming.operations.erasure.proof import prove
 from streaming.operations.erasure.record import erasures
 from streaming.operations.erasure.rows import Person
 from streaming.operations.maintenance import maintain
+from streaming.operations.rebuild import rebuild
+from streaming.operations.restore import restore
 from streaming.operations.savepoint import savepoint
+from streaming.operators import generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
+from streaming.tables import delta
 from streaming.views.corrections import correct, plan
 from streaming.windows.session import SessionWindow
 from streaming.windows.window import Tumbling
@@ -248,3 +252,31 @@ def test_numbers_of_several_people_can_be_kept_and_the_audit_knows(spark: SparkS
     assert [finding for finding in findings if not finding.holds] == []
     assert any("1 days keep numbers of erased rows" in finding.compared for finding in findings)
     assert any("+ 5 erased" in finding.compared for finding in findings)
+
+
+@pytest.mark.long
+def test_numbers_that_are_kept_are_known_of_what_is_restored_and_not_of_what_is_built_anew(
+    spark: SparkSession, lake: Lake
+) -> None:
+    kept = Pipeline(readings, (everybody,))
+    for drawn in BATCHES:
+        land(readings.source.location(lake), payloads(drawn))
+        drain(spark, lake, kept, now=lambda: NOW)
+    before = tuples(runtime_of(everybody, lake).readable["first"](spark))
+    erase(spark, lake, kept, ADA, keep_numbers=True, now=lambda: NOW)
+    savepoint(lake, kept, "then", lambda: NOW)
+    for generation in (1, 3):
+        restore(spark, lake, kept, "then", lambda: NOW)
+        assert generation_of(delta.open_table(lake.table(everybody))) == generation
+        assert tuples(runtime_of(everybody, lake).readable["first"](spark)) == before
+        assert _told(spark, lake, kept) == (True, [])
+        if generation == 1:
+            rebuild(spark, lake, kept, everybody, now=lambda: NOW)
+            assert _told(spark, lake, kept) == (False, [])
+
+
+def _told(spark: SparkSession, lake: Lake, of: Pipeline) -> tuple[bool, list[str]]:
+    """Whether the audit says that numbers of erased rows are kept, and what is broken."""
+    findings = list(audit(spark, lake, of))
+    keeps = any("1 days keep numbers of erased rows" in finding.compared for finding in findings)
+    return keeps, [str(finding) for finding in findings if not finding.holds]

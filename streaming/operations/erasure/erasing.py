@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from streaming.base import BATCH, ORIGIN, ErasureError, RedeliveryError, utc_now
 from streaming.changes import Publishing, note_together, publish
-from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline
+from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake, place_of_log
 from streaming.log import archive_batches, note_erased, read_log
@@ -180,7 +180,7 @@ def _noted(
     for each in occurrences:
         archive_batches(lake, each.stream)
         if each.by_batch:
-            note_erased(lake, each.stream, erasure.id, each.by_batch)
+            note_erased(lake, each.stream, _note_of(erasure, each.stream), each.by_batch)
     streams = dict.fromkeys([*erasure.streams, *(each.stream.name for each in occurrences if each.valid)])
     kept, generations = dict(erasure.kept), dict(erasure.generations)
     for operator in affected(pipeline, streams):
@@ -198,6 +198,12 @@ def _noted(
         elif operator.name not in kept:
             generations[operator.name] = generation_of(table) + 1
     return replace(erasure, streams=tuple(streams), kept=kept, generations=generations)
+
+
+def _note_of(erasure: Erasure, stream: Stream) -> str:
+    """The id under which the archive of a log has what goes now, beside what this erasure took before it died."""
+    taken = erasure.tables.get(place_of_log(stream), Removed()).rows
+    return f"{erasure.id}@{taken}" if taken else erasure.id
 
 
 def _theirs(

@@ -28,8 +28,9 @@ from streaming import (
 )
 from streaming.audit.laws import audit
 from streaming.catalogs.entries import lake_entries
-from streaming.log import batches_after, read_log
+from streaming.log import batches_after, read_batches, read_log
 from streaming.operations.doctor import examine
+from streaming.operations.erasure import erasing
 from streaming.operations.erasure.erasing import erase, preview_erasure
 from streaming.operations.erasure.rows import Person
 from streaming.operations.maintenance import maintain
@@ -101,6 +102,29 @@ def test_a_person_is_erased_with_every_revision_of_what_was_ever_theirs(spark: S
     run(spark, filled, PIPELINE, [order("a", 3, 5, "ann", 20), order("e", 1, 300, "eve", 3)])
     correct(spark, filled, BY_MINUTE, lambda: NOW)
     assert current(spark, filled) == [(0, 1, 20), (3, 1, 2)]
+    assert broken(spark, filled) == []
+
+
+@pytest.mark.long
+def test_an_erasure_that_died_and_takes_more_of_the_same_batches_counts_both(
+    spark: SparkSession, filled: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    batch 0   a v1 ann   b v1 bea        the first attempt takes b and c, and dies
+    batch 1   a v2 ann   c v1 bea
+    batch 2   b v2 ann   d v1 eve
+    batch 3   a v3 bea   e v1 eve        the second one takes a, too
+    """
+    person = Person("customer", "bea")
+    with monkeypatch.context() as dying:
+        dying.setattr(erasing, "rebuild_held", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erase(spark, filled, PIPELINE, person, now=lambda: NOW)
+    run(spark, filled, PIPELINE, [order("a", 3, 5, "bea", 20), order("e", 1, 300, "eve", 3)])
+    erase(spark, filled, PIPELINE, person, now=lambda: NOW)
+    assert stands(spark, filled) == [("d", 1, "eve", 2), ("e", 1, "eve", 3)]
+    came = read_batches(filled, ORDERS.revisions)
+    assert {batch.number: batch.erased_valid for batch in came} == {0: 2, 1: 2, 2: 1, 3: 1}
     assert broken(spark, filled) == []
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         dropped_number,
         dropped_rows,
         head,
+        is_dropping,
         newest_batch,
         newest_late,
         note_dropped,

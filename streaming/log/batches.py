@@ -32,6 +32,7 @@ Cause = Literal["source", "heartbeat", "repair", "retraction"]
 QUERY = "log"
 """The name of the streaming query that fills a log, and of its checkpoint."""
 _DROPPED_BEFORE = "dropped_before"
+_NOTHING: Mapping[str, Any] = {"valid": 0, "rejected": 0, "late": {}}
 _DROPPED = pa.schema([("before", pa.date32()), ("batch", pa.int64()), ("gone", pa.string())])
 OTHERS = "..."
 """Under this name the rarer fields count together."""
@@ -72,16 +73,23 @@ def dropped_number(before: date) -> dict[str, int]:
 
 
 def note_dropped(lake: Lake, stream: Stream, before: date, by_batch: Mapping[int, Mapping[str, Any]]) -> None:
-    """Note what is about to be dropped of each batch, as `Batch.dropped` says, with all days `before`; once.
+    """Note what is about to be dropped of each batch, as `Batch.dropped` says, with all days `before`.
 
-    It counts from the commit of the log on that drops the days.
+    It counts from the commit of the log on that drops the days. Where that was noted before, and rows have gone or come
+    since, the difference is noted.
     """
+    noted = dropped_rows(lake, stream, before)
+    gone = dropped_rows(lake, stream, dropped_before(delta.open_table(lake.log(stream))))
+    changes = {
+        batch: _sum(_sum(by_batch.get(batch, _NOTHING), gone.get(batch, _NOTHING)), noted.get(batch, _NOTHING), -1)
+        for batch in {*noted, *by_batch}
+    }
     about = f"How many rows of each batch of {stream.name} its retention has dropped from the log"
     table = delta.opened_or_created(lake.dropped(stream), _DROPPED, description=about, append_only=True)
     number = dropped_number(before)[_DROPPED_BEFORE]
-    batches = sorted(by_batch)
-    gone = [json.dumps(by_batch[batch]) for batch in batches]
-    rows = pa.table([[before] * len(batches), batches, gone], schema=_DROPPED)
+    batches = sorted(batch for batch, counts in changes.items() if any(counts.values()))
+    counts = [json.dumps(changes[batch]) for batch in batches]
+    rows = pa.table([[before] * len(batches), batches, counts], schema=_DROPPED)
     commit = CommitProperties(app_transactions=[Transaction(_DROPPED_BEFORE, number)], max_commit_retries=0)
     write_deltalake(table, rows, mode="append", commit_properties=commit)
 
@@ -91,19 +99,28 @@ def noted_before(lake: Lake, stream: Stream) -> date | None:
     return dropped_before(delta.open_table(lake.dropped(stream)))
 
 
+def is_dropping(lake: Lake, stream: Stream) -> bool:
+    """True if days are noted that the log still has: somebody is dropping them, or was killed before."""
+    noted, dropped = noted_before(lake, stream), dropped_before(delta.open_table(lake.log(stream)))
+    return noted is not None and (dropped is None or noted > dropped)
+
+
 def dropped_rows(lake: Lake, stream: Stream, before: date | None) -> dict[int, dict[str, Any]]:
     """Per batch what was dropped of it, as `Batch.dropped` says, of a log that has lost the days `before`."""
     table = None if before is None else delta.open_table(lake.dropped(stream))
     losses: dict[int, dict[str, Any]] = {}
     for row in () if table is None else delta.contents(table).to_pylist():
         if row["before"] <= before:
-            losses[row["batch"]] = _both(losses.get(row["batch"], {}), json.loads(row["gone"]))
+            losses[row["batch"]] = _sum(losses.get(row["batch"], _NOTHING), json.loads(row["gone"]))
     return losses
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    late = Counter(one.get("late", {})) + Counter(other["late"])
-    return {**{name: one.get(name, 0) + other[name] for name in ("valid", "rejected")}, "late": dict(late)}
+def _sum(one: Mapping[str, Any], other: Mapping[str, Any], sign: int = 1) -> dict[str, Any]:
+    """The counts of `one`, with those of `other` added, or with `sign` -1 taken away."""
+    late = Counter(one["late"])
+    late.update({view: sign * number for view, number in other["late"].items()})
+    counts = {name: one[name] + sign * other[name] for name in ("valid", "rejected")}
+    return {**counts, "late": {view: number for view, number in late.items() if number}}
 
 
 def check_as_of(lake: Lake, stream: Stream) -> None:

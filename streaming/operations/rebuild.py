@@ -15,7 +15,7 @@ from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, Ope
 from streaming.changes import note_together, publish
 from streaming.declare import Operator, Pipeline
 from streaming.lake import OF_KEYS, OF_STREAMS, Lake
-from streaming.log import head, require_log, widen_log
+from streaming.log import head, is_dropping, require_log, widen_log
 from streaming.operators import (
     OperatorRuntime,
     SteppedRuntime,
@@ -31,6 +31,7 @@ from streaming.operators import (
     switch,
 )
 from streaming.service import (
+    Holder,
     JobCounts,
     Lease,
     LeasePlace,
@@ -40,6 +41,7 @@ from streaming.service import (
     holder_of,
     lineage_of,
     rebuild_of,
+    rewriter_of,
     take_lease,
 )
 from streaming.tables import delta
@@ -104,6 +106,10 @@ def rebuild(
     corrected: dict[date, int] = {}
     of = operator if name is None else beside
     with built_beside(lake, beside), lineage_of(pipeline, partial(rebuild_of, lake, pipeline, of), now) as told:
+        if name is None:
+            # From here on who drops days sees that the operator is built anew.
+            _check_no_drop(lake, pipeline, operator)
+            check_can_rebuild(lake, operator)
         if name is not None or not _is_ready(lake, operator):
             for stream in operator.reads:
                 if stream in operator.pins and head(lake, stream) is None:
@@ -157,7 +163,33 @@ def built_beside(lake: Lake, beside: Operator) -> AbstractContextManager[Lease]:
     Raises:
         LeaseError: another process builds the same.
     """
-    return take_lease(lake, LeasePlace(f"{beside.folder}/{beside.name}"))
+    return take_lease(lake, _place_of(beside))
+
+
+def builder_of(lake: Lake, beside: Operator) -> Holder | None:
+    """Who builds tables beside those of an operator now, also before there is any; None for nobody."""
+    return holder_of(lake, _place_of(beside))
+
+
+def _place_of(beside: Operator) -> LeasePlace:
+    return LeasePlace(f"{beside.folder}/{beside.name}")
+
+
+def _check_no_drop(lake: Lake, pipeline: Pipeline, operator: Operator) -> None:
+    """Refuse to begin while somebody drops days of a log that the operator reads, who has looked for rebuilds before.
+
+    Raises:
+        OperatorError: so it is.
+    """
+    # In this order: who has ended by then has dropped the days, or left them all there.
+    if rewriter_of(lake, pipeline) is None:
+        return
+    going = [stream.name for stream in operator.reads if is_dropping(lake, stream)]
+    if going:
+        raise OperatorError(
+            f"{operator.kind_name} {operator.name!r} cannot be built anew now: old days of {', '.join(going)} are "
+            "being dropped by retention; run the command again once that has ended. Nothing was changed."
+        )
 
 
 def _is_ready(lake: Lake, operator: Operator) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ from streaming.log import (
     dropped_number,
     dropped_rows,
     head,
+    is_dropping,
     newest_retraction,
     note_dropped,
     noted_before,
@@ -35,6 +37,7 @@ from streaming.log import (
 )
 from streaming.operations.batch_counts import counted_by_batch
 from streaming.operations.erasure import erasures
+from streaming.operations.rebuild import builder_of
 from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, runtime_of
 from streaming.service import rewriting
@@ -82,7 +85,7 @@ def drop_days(
     """
     others = [*others]
     kept = [each for each in pipeline.streams if delta.exists(lake.log(each))]
-    dropping = [each for each in kept if each.retention is not None or _is_unfinished(lake, each)]
+    dropping = [each for each in kept if each.retention is not None or is_dropping(lake, each)]
     if not dropping:
         return []
     with rewriting(lake, pipeline):
@@ -97,7 +100,7 @@ def _drop(
     others: list[Pipeline],
     listener: Callable[[str], None],
 ) -> Dropped:
-    gone, begun = _Gone(), noted_before(lake, stream) if _is_unfinished(lake, stream) else None
+    gone, begun = _Gone(), noted_before(lake, stream) if is_dropping(lake, stream) else None
 
     def so_far(keeps: str) -> Dropped:
         before = dropped_before(delta.open_table(lake.log(stream)))
@@ -115,18 +118,22 @@ def _drop(
         if may_go.before is None or may_go.before < begun:
             return so_far(may_go.keeps)
         listener(f"{stream.name}: going on with the days before {begun}, where a run before has ended")
+        # An erasure may have taken rows of them since, which it has counted.
+        note_dropped(lake, stream, begun, _counted(spark, lake, pipeline, stream, begun))
         gone += _taken_out(spark, lake, stream, begun)
     planned = planned_drop(spark, lake, pipeline, stream, others)
     if planned.before is not None and planned.days:
         listener(f"{stream.name}: dropping {counted(len(planned.days), 'day')} before {planned.before}")
-        repaired = _repaired(spark, lake, stream, planned.before)
-        going = read_log(spark, lake, stream).where(_is_old(planned.before) | _is_one(repaired))
-        by_batch = counted_by_batch(going, lake, pipeline, stream)
+        by_batch = _counted(spark, lake, pipeline, stream, planned.before)
         # Counting takes a while, in which somebody may have come to need these days.
         again = planned_drop(spark, lake, pipeline, stream, others)
         if again != planned or newest_retraction(lake, stream) != retracted:
             return so_far(_CHANGED)
         note_dropped(lake, stream, planned.before, by_batch)
+        # Who began to need these days before they were noted is seen now; who begins later sees that they are noted.
+        again = planned_drop(spark, lake, pipeline, stream, others)
+        if again.before is None or again.before < planned.before:
+            return so_far(again.keeps)
         gone += _taken_out(spark, lake, stream, planned.before)
     return so_far(planned.keeps)
 
@@ -139,6 +146,15 @@ class _Gone:
 
     def __add__(self, other: _Gone) -> _Gone:
         return _Gone(self.days + other.days, self.rows + other.rows, self.files + other.files)
+
+
+def _counted(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, before: date
+) -> dict[int, Mapping[str, Any]]:
+    """The number of rows of each batch of the days `before`, and of the rejected rows that these repair."""
+    repaired = _repaired(spark, lake, stream, before)
+    going = read_log(spark, lake, stream).where(_is_old(before) | _is_one(repaired))
+    return counted_by_batch(going, lake, pipeline, stream)
 
 
 def _taken_out(spark: SparkSession, lake: Lake, stream: Stream, before: date) -> _Gone:
@@ -189,16 +205,9 @@ class PlannedDrop:
     `keeps`: in words what needs the first day that stays.
     """
 
-    stream: Stream
     before: date | None
     days: tuple[date, ...]
     keeps: str
-
-
-def _is_unfinished(lake: Lake, stream: Stream) -> bool:
-    """True if a drop was begun, and killed before the log had lost the days."""
-    noted, dropped = noted_before(lake, stream), dropped_before(delta.open_table(lake.log(stream)))
-    return noted is not None and (dropped is None or noted > dropped)
 
 
 def planned_drop(
@@ -209,7 +218,7 @@ def planned_drop(
     Without a session it is as far as that can be told: there may be less to drop.
     """
     if stream.retention is None or not delta.exists(lake.log(stream)):
-        return PlannedDrop(stream, None, (), "it keeps everything")
+        return PlannedDrop(None, (), "it keeps everything")
     pipelines = (pipeline, *others)
     limits = [*_in_use(lake, pipeline, stream, pipelines)]
     horizons = {each.name: _horizon(lake, pipeline, each, pipelines) for each in pipeline.streams}
@@ -219,7 +228,7 @@ def planned_drop(
             limits.append(_needed(spark, lake, operator, stream, horizons))
     day, keeps = min(limits, key=lambda limit: limit[0] or date.min)
     days = () if day is None else tuple(sorted(each for each in days_of(lake.log(stream)) if each < day))
-    return PlannedDrop(stream, day, days, keeps)
+    return PlannedDrop(day, days, keeps)
 
 
 def _blocked(lake: Lake, pipeline: Pipeline, stream: Stream, others: Iterable[Pipeline] = ()) -> str | None:
@@ -299,7 +308,8 @@ def _in_use(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[
             if runtime_of(operator, lake).read_through()[stream.name] < taken_back:
                 yield None, f"{operator.kind_name} {operator.name!r} has not followed yet that rows were taken back"
     for operator in pipeline.operators_of(stream):
-        if delta.exists(lake.table(next_of(operator))):
+        beside = next_of(operator)
+        if delta.exists(lake.table(beside)) or builder_of(lake, beside) is not None:
             yield None, f"{operator.kind_name} {operator.name!r} is being built anew of it"
     for delivery in _of_log(lake, pipeline, stream):
         ledger = ledger_of(lake, delivery)

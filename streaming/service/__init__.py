@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from streaming.service.delivering import Delivering
     from streaming.service.drain import drain, drain_unpaused
     from streaming.service.freshness import is_fresh, lateness_texts
-    from streaming.service.lease import Lease, LeasePlace, has_left_record, holder_of, rewriting, take_lease
+    from streaming.service.lease import (
+        Holder,
+        Lease,
+        LeasePlace,
+        has_left_record,
+        holder_of,
+        rewriter_of,
+        rewriting,
+        take_lease,
+    )
     from streaming.service.lineage import JobCounts, lineage_of
     from streaming.service.lineage_jobs import corrections_of, rebuild_of
     from streaming.service.metrics import INSTRUMENTS, Instrument, Sample, StreamCollector, families, samples

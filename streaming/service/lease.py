@@ -167,7 +167,16 @@ def rewriting(lake: Lake, pipeline: Named) -> AbstractContextManager[Lease]:
     Raises:
         LeaseError: another process does so.
     """
-    return take_lease(lake, LeasePlace(f"{pipeline.name}/maintenance"), "maintain")
+    return take_lease(lake, _rewriting(pipeline), "maintain")
+
+
+def rewriter_of(lake: Lake, pipeline: Named) -> Holder | None:
+    """Who has the right of `rewriting` now, or None."""
+    return holder_of(lake, _rewriting(pipeline))
+
+
+def _rewriting(pipeline: Named) -> LeasePlace:
+    return LeasePlace(f"{pipeline.name}/maintenance")
 
 
 def holder_of(lake: Lake, pipeline: Named) -> Holder | None:

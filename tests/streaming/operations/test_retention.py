@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -34,12 +35,13 @@ from streaming.operations import retention
 from streaming.operations.cuts import lake_as_of
 from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.rows import Person
-from streaming.operations.rebuild import rebuild
+from streaming.operations.rebuild import built_beside, rebuild
 from streaming.operations.repair import repair
 from streaming.operations.retained_days import retained_days
 from streaming.operations.retention import Dropped, drop_days
 from streaming.operations.retract import RowChoice, retract
 from streaming.operations.savepoint import drop_savepoint, savepoint
+from streaming.operators import next_of
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
@@ -324,6 +326,59 @@ def test_a_row_that_is_taken_back_while_days_are_counted_keeps_them(
     drain(spark, lake, few, now=lambda: LATER)
     corrected(spark, lake, few)
     assert dropped(spark, lake, few).rows > 0
+    assert broken(spark, lake, few) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("meanwhile", ["erased", "taken back"])
+def test_rows_that_go_or_come_while_a_drop_that_died_waits_are_counted_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    lake, few = Lake(str(tmp_path / "lake")), Pipeline(readings, (hours,))
+    fed(spark, lake, few, "a@0:1=2, b@0:2=1, b@0:3=1", "a@6:1=3, b@6:1=3", "a@6:2=3")
+    with monkeypatch.context() as dying:
+        dying.setattr(retention, "take_out_days", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            dropped(spark, lake, few)
+    if meanwhile == "erased":
+        erase(spark, lake, few, Person("id", "b"), now=lambda: LATER)
+    else:
+        retract(spark, lake, few, readings, RowChoice("id = 'b'"), "typed wrong", "ann", now=lambda: LATER)
+        drain(spark, lake, few, now=lambda: LATER)
+        corrected(spark, lake, few)
+    assert dropped(spark, lake, few).rows == {"erased": 1, "taken back": 5}[meanwhile]
+    assert logged(spark, lake, day(0)) == logged(spark, lake, day(6))
+    assert broken(spark, lake, few) == []
+
+
+@pytest.mark.long
+def test_a_rebuild_that_begins_while_days_go_keeps_them_or_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, few = Lake(str(tmp_path / "lake")), Pipeline(readings, (hours,))
+    fed(spark, lake, few, "a@0:1=2, b@0:2=1", "a@6:1=3", "a@6:2=3")
+    before = tuples(runtime_of(hours, lake).readable["current"](spark))
+    note, take_out = retention.note_dropped, retention.take_out_days
+
+    with ExitStack() as building, monkeypatch.context() as at_once:
+
+        def noted(*arguments: Any) -> None:
+            # Nothing is built yet that could be seen.
+            building.enter_context(built_beside(lake, next_of(hours)))
+            note(*arguments)
+
+        at_once.setattr(retention, "note_dropped", noted)
+        kept = dropped(spark, lake, few)
+    assert (kept.rows, kept.before, kept.keeps) == (0, None, "view 'hours' is being built anew of it")
+
+    def meanwhile(*arguments: Any) -> Any:
+        with pytest.raises(OperatorError, match="old days of readings are being dropped by retention"):
+            rebuild(spark, lake, few, hours)
+        return take_out(*arguments)
+
+    monkeypatch.setattr(retention, "take_out_days", meanwhile)
+    assert dropped(spark, lake, few).rows == 2
+    assert tuples(runtime_of(hours, lake).readable["current"](spark)) == before
     assert broken(spark, lake, few) == []
 
 

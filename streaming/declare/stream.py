@@ -509,6 +509,10 @@ class Stream:
         """True if the log has a column which says of each row what rules it breaks that only warn."""
         return any(rule.on_violation == "warn" for rule in self.watched)
 
+    def stopped_by(self, broken: Mapping[str, int]) -> list[Rule]:
+        """The rules that stop the stream before a batch; `broken` says how many of its rows break each watched rule."""
+        return [rule for rule in self.watched if rule.on_violation == "stop" and broken.get(rule.name)]
+
     @property
     def concerns(self) -> str:
         """The SQL condition of the valid rows that are revisions; all of them where it is `true`."""

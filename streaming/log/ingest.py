@@ -58,7 +58,7 @@ from streaming.log.masking import Masking, checked_salts, masked
 from streaming.log.places import Places, computed, derived_types, is_plain, places_of
 from streaming.log.read import RETRACTED_FROM, RETRACTIONS, about_log, first_retraction, origin_type, with_origin
 from streaming.log.tasks import TaskReport, WriteCertain, percentiles, write_certain
-from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions, rule_violation, stopping
+from streaming.log.validate import RowValidator, broken, check_expressions, check_revisions, rule_violation
 from streaming.sources import Memory, Reading, Taken, older_copy
 from streaming.spark import Analysis, query_id, refusal
 from streaming.tables import delta, nullable, read_paths, storage
@@ -149,7 +149,7 @@ class Ingest:
         processed_at = self._now()
         stamps = _stamps(stream, head, processed_at)
         written = self._write(taken, stamps)
-        if stopping(stream, written.report.warned):
+        if stream.stopped_by(written.report.warned):
             written.discard()
             raise rule_violation(
                 stream, self._by_spark.validated(taken.rows(), stamps), stamps.number, written.report.warned
@@ -493,7 +493,7 @@ def append_validated(
     checked_salts(stream, {} if head is None else head.salts)
     stamps = _stamps(stream, head, processed_at)
     written = _BySpark(validated.sparkSession, lake, stream, counts).write_validated(validated, stamps)
-    if stopping(stream, written.report.warned):
+    if stream.stopped_by(written.report.warned):
         written.discard()
         raise rule_violation(stream, validated, stamps.number, written.report.warned)
     return _NextBatch(lake, stream, head, stamps, counts, pinned).commit(written, None, None)

@@ -293,15 +293,10 @@ def _judged(rule: Rule) -> Column:
     return guarded(F.coalesce(F.expr(rule.condition), F.lit(False)), _BESIDE)
 
 
-def stopping(stream: Stream, broken: Mapping[str, int]) -> list[Rule]:
-    """The rules that stop the stream before a batch."""
-    return [rule for rule in stream.watched if rule.on_violation == "stop" and broken.get(rule.name)]
-
-
 def rule_violation(stream: Stream, validated: DataFrame, number: int, broken: Mapping[str, int]) -> RuleViolation:
     """The error of a stream that stops before batch `number`, whose rows are `validated`; it names the first rows."""
     said, found = [], []
-    for rule in stopping(stream, broken):
+    for rule in stream.stopped_by(broken):
         read = [name for name in stream.columns if name in names_in(rule.condition)]
         rows = (
             validated.where(F.array_contains(WARNED, F.lit(rule.name)))
@@ -324,7 +319,7 @@ def rule_violation(stream: Stream, validated: DataFrame, number: int, broken: Ma
         "on_violation='reject' or 'warn' for the rule, and run again: it goes on with this batch.",
         stream=stream.name,
         batch=number,
-        rules={rule.name: broken[rule.name] for rule in stopping(stream, broken)},
+        rules={rule.name: broken[rule.name] for rule in stream.stopped_by(broken)},
         rows=tuple(found),
     )
 

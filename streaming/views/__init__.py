@@ -11,11 +11,10 @@ if TYPE_CHECKING:
         correct,
         current_with_reasons,
         parted_from,
-        pinned_windows,
         plan,
         read_corrections,
     )
-    from streaming.views.operator import OverWindowsRuntime
+    from streaming.views.operator import OverWindowsRuntime, pinned_windows
     from streaming.views.partial_results import PartialColumns, rows_as_partial
     from streaming.views.results import (
         as_batch,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time
 from functools import partial, reduce
-from typing import TypeVar
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,13 +26,12 @@ from streaming.base import (
     from_micros,
     literal,
 )
-from streaming.declare import CORRECTIONS, UPDATES, OverWindows, Stream, Windowed
+from streaming.declare import CORRECTIONS, OverWindows, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log
 from streaming.operators import (
     Corrected,
     PendingDay,
-    PinnedTables,
     Progress,
     can_be_compared,
     check_declaration,
@@ -45,7 +43,6 @@ from streaming.operators import (
     open_side,
     same_generation,
     signed_from,
-    versions_now,
     whole_since,
 )
 from streaming.tables import delta
@@ -56,7 +53,6 @@ _LATE_ROWS = "_late_rows"
 """The column of a correction that counts the late pairs in its window."""
 _WINDOW_ID = "_window_id"
 _NEVER: Mapping[str, int] = FrozenMapping({})
-Of = TypeVar("Of", bound=OverWindows)
 
 
 def logs_of(
@@ -477,10 +473,3 @@ def _outside(results: DataFrame, hulls: DataFrame, view: OverWindows) -> DataFra
         return outside
     # The day after may have been corrected while sessions only grew, when that of the session's begin stood for both.
     return _not_corrected(outside, hulls.where("_shown"), view)
-
-
-def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:
-    """The tables of results of the operator at their versions now."""
-    # What has corrected first results counts also where the declaration makes none any more.
-    others = {CORRECTIONS, UPDATES}.intersection(operator.reserved_suffixes)
-    return PinnedTables(operator, versions_now(lake, operator, *others))

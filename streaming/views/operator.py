@@ -47,7 +47,6 @@ from streaming.views.corrections import (
     left_open,
     logs_of,
     parted_from,
-    pinned_windows,
     plan,
     read_corrections,
 )
@@ -235,6 +234,13 @@ class OverWindowsRuntime(SteppedRuntime[Of, WindowSteps[Of]], Generic[Of]):
         steps = kind(spark, self.lake, self.operator)
         steps.repair()
         return steps
+
+
+def pinned_windows(lake: Lake, operator: Of) -> PinnedTables[Of]:
+    """The tables of results of the operator at their versions now."""
+    # What has corrected first results counts also where the declaration makes none any more.
+    others = {CORRECTIONS, UPDATES}.intersection(operator.reserved_suffixes)
+    return PinnedTables(operator, versions_now(lake, operator, *others))
 
 
 @runtime_of.register

@@ -6,7 +6,6 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.deliveries.changes import ChangesOutbox
-    from streaming.deliveries.cutting import days_to_deliver, why_not_by_day
     from streaming.deliveries.ledger import Ledger, LedgerTable, ledger_of
     from streaming.deliveries.outbox import (
         ROW,
@@ -21,6 +20,6 @@ if TYPE_CHECKING:
         without_places,
     )
     from streaming.deliveries.outboxes import outbox_of
-    from streaming.deliveries.runtime import DeliveryRuntime
+    from streaming.deliveries.runtime import DeliveryRuntime, days_to_deliver, why_not_by_day
 
 make_front(__name__)

@@ -14,7 +14,7 @@ from streaming import Lake
 from streaming.audit.deliveries import reconcile
 from streaming.base.errors import ChangedDeclaration, RedeliveryError
 from streaming.declare.delivery import Delivery
-from streaming.deliveries.cutting import check_repeatable
+from streaming.deliveries.runtime import check_repeatable
 from streaming.operations.redeliver import begin_anew, redeliver_days
 from streaming.service.lease import take_lease
 from streaming.service.overview import look

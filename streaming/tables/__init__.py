@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.tables.bounds import bounded_columns, can_be_bounded, named_bounded, property_of_bounded
     from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
     from streaming.tables.declarations import DECLARATION, FactChange, changed_facts, recorded_declaration
-    from streaming.tables.delta import nullable
+    from streaming.tables.delta import contents_on, days_of, nullable, rows_on
     from streaming.tables.file_index import FileIndex
     from streaming.tables.history import (
         clean_up,
@@ -38,16 +38,7 @@ if TYPE_CHECKING:
     from streaming.tables.manifest import Manifest
     from streaming.tables.matching import MOST_FOUND, Keys, rows_among
     from streaming.tables.outdated import WriteOthers, groups_on
-    from streaming.tables.rewritten import (
-        Split,
-        contents_on,
-        days_of,
-        forget_days,
-        rows_on,
-        take_out,
-        take_out_days,
-        to_be_taken,
-    )
+    from streaming.tables.rewritten import Split, forget_days, take_out, take_out_days, to_be_taken
     from streaming.tables.sql_types import sql_type
     from streaming.tables.storage import location, make_durable
     from streaming.tables.time_ranges import EVER, TimeRange, at_most, have_common, merged, moved, occupied, shifted

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -29,10 +28,10 @@ from streaming.tables.altering import attempts
 from streaming.tables.arrow import arrow_schema_of, files_added, read_at_most
 from streaming.tables.bounds import property_of_bounded, spans_listed
 from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
-from streaming.tables.history import entry_path, has_entry
+from streaming.tables.history import entry_path, has_entry, write_checksum
 from streaming.tables.matching import DataFile, Keys, rows_among
 from streaming.tables.s3 import location
-from streaming.tables.storage import files_of, is_on_disk, replace_bytes
+from streaming.tables.storage import files_of, is_on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -623,50 +622,25 @@ def commit_once(
         write_checksum(table)
 
 
-def write_checksum(table: DeltaTable) -> None:
-    """Write Delta's checksum file of the version that is open, which saves Spark a job when it reads that version.
-
-    Nothing is raised where it cannot be written, because readers can do without it.
-    """
-    files, version = files_of(table), table.version()
-    with suppress(OSError):
-        path = f"{table.table_uri.rstrip('/')}/{entry_path(version, 'crc')}"
-        replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
-        if is_on_disk(files):
-            # Each file makes every listing dearer, and this one is of use only to whoever opens the newest version.
-            files.delete_file(entry_path(version - 1, "crc"))
-
-
-def _checksum(table: DeltaTable) -> dict[str, Any]:
-    sizes = table.get_add_actions()["size_bytes"].to_pylist()
-    metadata, protocol = table.metadata(), table.protocol()
-    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
-    return {
-        "tableSizeBytes": sum(sizes),
-        "numFiles": len(sizes),
-        "numMetadata": 1,
-        "numProtocol": 1,
-        "metadata": {
-            "id": str(metadata.id),
-            "name": metadata.name,
-            "description": metadata.description,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": table.schema().to_json(),
-            "partitionColumns": metadata.partition_columns,
-            "configuration": metadata.configuration,
-            "createdTime": metadata.created_time,
-        },
-        "protocol": {
-            "minReaderVersion": protocol.min_reader_version,
-            "minWriterVersion": protocol.min_writer_version,
-            **{name: sorted(values) for name, values in features.items() if values is not None},
-        },
-    }
-
-
 def are_of(days: Iterable[date]) -> list[tuple[str, str, Any]]:
     """The filter of the partitions of some days."""
     return [(DAY, "in", sorted(day.isoformat() for day in days))]
+
+
+def days_of(uri: str, version: int | None = None) -> set[date]:
+    """The days of which the table has partitions, at one `version` or the newest; none where there is no table."""
+    table = open_table(uri, version)
+    if table is None:
+        return set()
+    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
+    return {day for day in days if day is not None}
+
+
+def rows_on(table: DeltaTable, days: Collection[date]) -> int:
+    """The number of rows that an open table has of some days."""
+    files = table.get_add_actions(flatten=True)
+    of_each = zip(files[f"partition.{DAY}"].to_pylist(), files["num_records"].to_pylist(), strict=True)
+    return sum(rows for day, rows in of_each if day in days)
 
 
 def contents(
@@ -684,6 +658,11 @@ def contents(
         columns=None if columns is None else list(columns),
         filesystem=files_of(table),
     )
+
+
+def contents_on(table: DeltaTable, days: Collection[date], columns: Sequence[str]) -> pa.Table:
+    """Some columns of the rows that an open table has of some days, read without Spark."""
+    return contents(table, are_of(days), columns)
 
 
 def among(table: DeltaTable, keys: Keys, columns: Sequence[str], most: int) -> pa.Table | None:

@@ -1,11 +1,16 @@
-"""The commits of a Delta table, each with its true version, also while others write; copies of a table with them."""
+"""The commits of a Delta table, each with its true version, also while others write.
+
+Beside the newest lies its checksum; a copy of a table has its commits, too.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -13,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
-from streaming.tables.storage import files_of, make_folder, resolve
+from streaming.tables.storage import files_of, is_on_disk, make_folder, replace_bytes, resolve
 
 _READ_AT_ONCE = 16
 
@@ -120,6 +125,47 @@ def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None
         (json.loads(action)["commitInfo"] for action in actions if action.startswith(b'{"commitInfo"')), {}
     )
     return {**about, "version": version, "userMetadata": json.loads(about.get("userMetadata") or "null")}
+
+
+def write_checksum(table: DeltaTable) -> None:
+    """Write Delta's checksum file of the version that is open, which saves Spark a job when it reads that version.
+
+    Nothing is raised where it cannot be written, because readers can do without it.
+    """
+    files, version = files_of(table), table.version()
+    with suppress(OSError):
+        path = f"{table.table_uri.rstrip('/')}/{entry_path(version, 'crc')}"
+        replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
+        if is_on_disk(files):
+            # Each file makes every listing dearer, and this one is of use only to whoever opens the newest version.
+            files.delete_file(entry_path(version - 1, "crc"))
+
+
+def _checksum(table: DeltaTable) -> dict[str, Any]:
+    sizes = table.get_add_actions()["size_bytes"].to_pylist()
+    metadata, protocol = table.metadata(), table.protocol()
+    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    return {
+        "tableSizeBytes": sum(sizes),
+        "numFiles": len(sizes),
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "metadata": {
+            "id": str(metadata.id),
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": metadata.partition_columns,
+            "configuration": metadata.configuration,
+            "createdTime": metadata.created_time,
+        },
+        "protocol": {
+            "minReaderVersion": protocol.min_reader_version,
+            "minWriterVersion": protocol.min_writer_version,
+            **{name: sorted(values) for name, values in features.items() if values is not None},
+        },
+    }
 
 
 def clean_up(table: DeltaTable, older_than: datetime, kept: Collection[int] = ()) -> int:

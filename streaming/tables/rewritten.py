@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from streaming.base import DAY, F
 from streaming.tables.bounds import bounded_columns
 from streaming.tables.data_files import added_files, read_files
-from streaming.tables.delta import (
-    are_of,
-    commit_once,
-    contents,
-    open_table,
-    opened,
-)
+from streaming.tables.delta import commit_once, days_of, opened
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _FILE = "_file"
@@ -164,27 +157,6 @@ def _partitions(table: DeltaTable) -> dict[str, tuple[int, dict[str, str | None]
         texts = (None if day is None else str(day) for day in days)
         files[str(path)] = (int(size), dict(zip(names, texts, strict=True)))
     return files
-
-
-def days_of(uri: str, version: int | None = None) -> set[date]:
-    """The days of which the table has partitions, at one `version` or the newest; none where there is no table."""
-    table = open_table(uri, version)
-    if table is None:
-        return set()
-    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
-    return {day for day in days if day is not None}
-
-
-def rows_on(table: DeltaTable, days: Collection[date]) -> int:
-    """The number of rows that an open table has of some days."""
-    files = table.get_add_actions(flatten=True)
-    of_each = zip(files[f"partition.{DAY}"].to_pylist(), files["num_records"].to_pylist(), strict=True)
-    return sum(rows for day, rows in of_each if day in days)
-
-
-def contents_on(table: DeltaTable, days: Collection[date], columns: Sequence[str]) -> pa.Table:
-    """Some columns of the rows that an open table has of some days, read without Spark."""
-    return contents(table, are_of(days), columns)
 
 
 def forget_days(uri: str, before: date) -> None:

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
         numbers_of,
     )
     from streaming.tables.manifest import Manifest
-    from streaming.tables.matching import MOST_FOUND, Keys, rows_among
-    from streaming.tables.outdated import WriteOthers, groups_on
+    from streaming.tables.matching import MOST_FOUND, Keys, WriteOthers, groups_on, rows_among
     from streaming.tables.rewritten import Split, forget_days, take_out, take_out_days, to_be_taken
     from streaming.tables.sql_types import sql_type
     from streaming.tables.storage import location, make_durable

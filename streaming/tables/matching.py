@@ -1,23 +1,34 @@
-"""Rows that have one of some keys, found by Arrow, which takes a fraction of what Spark takes for the same files."""
+"""Rows that have one of some keys, found by Arrow, which takes a fraction of what Spark takes for the same files.
+
+They are read, or taken out: the driver finds out by the list of files which may have such rows, and tasks, or the
+driver itself, write these files anew without them, a few together.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyarrow import fs
 
-from streaming.base import as_type, pc, python_values
+from streaming.base import DAY, as_type, pc, python_values
+from streaming.tables.arrow import files_added
 from streaming.tables.bounds import Ordered, Span, is_ordered, ordered, spans_in_group
-from streaming.tables.data_files import MOST_FILES
-from streaming.tables.storage import is_on_disk
+from streaming.tables.data_files import MOST_FILES, TaskFile, TaskFiles
+from streaming.tables.storage import below, is_on_disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MOST_SCANNED = 30_000_000
 """Rows that are looked through by Arrow, which takes one core about three seconds; a job of Spark has more cores."""
@@ -34,6 +45,9 @@ _AHEAD, _WHOLE = 8, 8 * 2**20
 """Files of an object store that are fetched ahead, and the bytes up to which one is fetched by a single request."""
 _SAMPLED = 1_024
 """Rows by which the bytes of a row are estimated."""
+ROWS_OF_FILE = 500_000
+"""Rows up to which files are put together to one."""
+_REPORT = "report"
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -172,7 +186,7 @@ class DataFile:
     size: int | None = None
 
 
-def rows_in_pieces(storage: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows_in_pieces(storage: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Some columns of all rows of a Parquet file in pieces, null where it is older than one."""
     with storage.open_input_file(path) as handle:
         file = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
@@ -303,3 +317,111 @@ def _places(forms: pa.Array, values: pa.Array) -> Places:
     """The place of each among the `values`; -1 where it is none of them."""
     places = pc.fill_null(pc.index_in(forms, value_set=values), -1)
     return places.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files of one day, by their paths in the table, that become one where any of them has a row to be taken out."""
+
+    day: date | None
+    paths: tuple[str, ...]
+    rows: int
+
+
+def groups_on(table: DeltaTable, days: Collection[date | None]) -> tuple[FileGroup, ...]:
+    """The files that an open table, partitioned by day, has of some `days`: large ones alone, small ones together.
+
+    None among the days stands for the rows without one.
+    """
+    listed = files_added(table)
+    columns = (listed[name].to_pylist() for name in (f"partition.{DAY}", "num_records", "path"))
+    # Of a file that does not tell how large it is nobody knows that it is small.
+    of_days = ((day, ROWS_OF_FILE if rows is None else rows, path) for day, rows, path in zip(*columns, strict=True))
+    groups, last = list[FileGroup](), FileGroup(None, (), 0)
+    chosen = (each for each in of_days if each[0] in days)
+    for day, rows, path in sorted(chosen, key=lambda each: (each[0] or date.min, *each[1:])):
+        if last.paths and last.day == day and last.rows + rows <= ROWS_OF_FILE:
+            last = FileGroup(day, (*last.paths, path), last.rows + rows)
+            groups[-1] = last
+        else:
+            last = FileGroup(day, (path,), rows)
+            groups.append(last)
+    return tuple(groups)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Files that were written, the paths of those that they stand for, and the number of `rows` that were taken out."""
+
+    files: tuple[TaskFile, ...] = ()
+    paths: tuple[str, ...] = ()
+    rows: int = 0
+
+    def __add__(self, other: Replaced) -> Replaced:
+        return Replaced(self.files + other.files, self.paths + other.paths, self.rows + other.rows)
+
+    def to_json(self) -> str:
+        """The report as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Replaced:
+        """The inverse of `to_json`."""
+        told = json.loads(text)
+        return cls(tuple(TaskFile(**file) for file in told["files"]), tuple(told["paths"]), told["rows"])
+
+
+@dataclass(frozen=True)
+class WriteOthers:
+    """Write the rows of `groups` of files of the table at `uri` anew, but for those whose key is among the `outdated`.
+
+    `columns` are those of the files, and have the types of the `outdated`, which are keys; `statistics` names those
+    whose bounds are kept. As the function of a task it takes rows with the place of a group each, as `id`.
+    """
+
+    uri: str
+    columns: pa.Schema
+    statistics: tuple[str, ...]
+    outdated: pa.Table
+    groups: tuple[FileGroup, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            reports = [self.replaced(self.groups[place]).to_json() for place in batch.column("id").to_pylist()]
+            yield pa.record_batch({_REPORT: pa.array(reports, pa.string())})
+
+    def run(self) -> Replaced:
+        """Write them here, one after the other."""
+        return sum(map(self.replaced, self.groups), Replaced())
+
+    def run_by(self, spark: SparkSession) -> Replaced:
+        """Let tasks write them."""
+        most = min(len(self.groups), spark.sparkContext.defaultParallelism)
+        reports = spark.range(0, len(self.groups), 1, most).mapInArrow(self, f"{_REPORT} string").collect()
+        return sum((Replaced.from_json(row[_REPORT]) for row in reports), Replaced())
+
+    def replaced(self, group: FileGroup) -> Replaced:
+        """The files that stand for those of a group; none where no row of it is to be taken out."""
+        kept = {path: self._kept(path) for path in group.paths}
+        if all(mask.all() for mask in kept.values()):
+            return Replaced()
+        files = TaskFiles(self.uri, self.columns, self.statistics, diverse_numbers="zstd", dated=True)
+        for path, mask in kept.items():
+            begins = 0
+            for rows in self._read(path, self.columns):
+                files.write(rows.filter(pa.array(mask[begins : begins + len(rows)])), group.day)
+                begins += len(rows)
+        taken_out = sum(int(np.count_nonzero(~mask)) for mask in kept.values())
+        return Replaced(tuple(files.close()), group.paths, taken_out)
+
+    def _kept(self, path: str) -> Mask:
+        """For each row of a file whether its key is none of those to be taken out."""
+        masks = [~self._keys.are_of(rows) for rows in self._read(path, self._keys.schema)]
+        return np.concatenate(masks) if masks else np.empty(0, bool)
+
+    @cached_property
+    def _keys(self) -> Keys:
+        return Keys(self.outdated)
+
+    def _read(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return _rows_in_pieces(below(self.uri), path, columns)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from streaming.base import RewrittenError
 from streaming.tables import delta
-from streaming.tables.outdated import ROWS_OF_FILE, WriteOthers, groups_on
+from streaming.tables.matching import ROWS_OF_FILE, WriteOthers, groups_on
 
 MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

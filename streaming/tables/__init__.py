@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         Between,
         FilesRead,
         arrow_schema_of,
-        files_added,
         files_between,
         portions_of,
         read_added,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         rows_of,
     )
     from streaming.tables.bounds import bounded_columns, can_be_bounded, named_bounded, property_of_bounded
-    from streaming.tables.data_files import TaskFile, TaskFiles, read_files, read_paths
+    from streaming.tables.data_files import TaskFile, TaskFiles, files_added, read_files, read_paths
     from streaming.tables.declarations import DECLARATION, FactChange, changed_facts, recorded_declaration
     from streaming.tables.delta import contents_on, days_of, nullable, rows_on
     from streaming.tables.file_index import FileIndex

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from streaming.base import BATCH, DAY, MILLISECOND, pc
+from streaming.tables.data_files import files_added
 from streaming.tables.storage import files_of
 
 if TYPE_CHECKING:
@@ -41,12 +42,6 @@ def rows_of(table: DeltaTable) -> pa.Table | ds.Dataset:
     added = files_added(table)
     size = sum(added["size_bytes"].to_pylist())
     return read_added(table, added) if size <= _SMALL else _dataset(table, added)
-
-
-def files_added(table: DeltaTable) -> pa.Table:
-    """The files of an open table as Delta lists them: path, size, rows, partition and bounds of each."""
-    # Making a table of it would import pandas first.
-    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
 def read_added(table: DeltaTable, added: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The Parquet files of a Delta table: those of one write, those that tasks write themselves, and reads of a list."""
+"""The Parquet files of a Delta table: their list, those of one write, those that tasks write, and reads of a list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ _SAMPLE = 2_048
 _DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
 
 
-def added_files(table: DeltaTable, folder: str, statistics: Sequence[str]) -> tuple[list[AddAction], int]:
+def files_added(table: DeltaTable) -> pa.Table:
+    """The files of an open table as Delta lists them: path, size, rows, partition and bounds of each."""
+    # Making a table of it would import pandas first.
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+
+
+def files_of_write(table: DeltaTable, folder: str, statistics: Sequence[str]) -> tuple[list[AddAction], int]:
     """The files below `folder` of the table that hold rows, and how many rows those are.
 
     `statistics` names the columns whose bounds are kept.

@@ -25,9 +25,9 @@ from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, Re
 from streaming.tables import s3, storage
 from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
 from streaming.tables.altering import attempts
-from streaming.tables.arrow import arrow_schema_of, files_added, read_at_most
+from streaming.tables.arrow import arrow_schema_of, read_at_most
 from streaming.tables.bounds import property_of_bounded, spans_listed
-from streaming.tables.data_files import TaskFile, TaskFiles, added_files, read_listed, read_paths
+from streaming.tables.data_files import TaskFile, TaskFiles, files_added, files_of_write, read_listed, read_paths
 from streaming.tables.history import entry_path, has_entry, write_checksum
 from streaming.tables.matching import DataFile, Keys, rows_among
 from streaming.tables.s3 import location
@@ -458,7 +458,7 @@ def stage(
     folder = f"data/{uuid.uuid4().hex}"
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
     frame.write.partitionBy(*partitions(table)).options(**encoding).parquet(f"{uri}/{folder}")
-    actions, rows = added_files(table, folder, statistics)
+    actions, rows = files_of_write(table, folder, statistics)
     return Staged(uri, rows, nullable(frame.schema), table, actions, replaces)
 
 

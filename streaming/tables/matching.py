@@ -22,9 +22,8 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from streaming.base import DAY, as_type, pc, python_values
-from streaming.tables.arrow import files_added
 from streaming.tables.bounds import Ordered, Span, is_ordered, ordered, spans_in_group
-from streaming.tables.data_files import MOST_FILES, TaskFile, TaskFiles
+from streaming.tables.data_files import MOST_FILES, TaskFile, TaskFiles, files_added
 from streaming.tables.storage import below, is_on_disk
 
 if TYPE_CHECKING:

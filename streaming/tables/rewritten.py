@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.base import DAY, F
 from streaming.tables.bounds import bounded_columns
-from streaming.tables.data_files import added_files, read_files
+from streaming.tables.data_files import files_of_write, read_files
 from streaming.tables.delta import commit_once, days_of, opened
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _rewrite(
     if split is not None and files:
         kept, folder = split.kept(read_files(spark, table, uri, files)), f"data/{uuid.uuid4().hex}"
         kept.write.partitionBy(*table.metadata().partition_columns).parquet(f"{uri}/{folder}")
-        added, _ = added_files(table, folder, bounded_columns(table))
+        added, _ = files_of_write(table, folder, bounded_columns(table))
         actions += [replace(action, data_change=False) for action in added if isinstance(action, AddAction)]
     table.create_write_transaction(
         actions,

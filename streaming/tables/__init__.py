@@ -6,8 +6,7 @@ from streaming.base.fronts import make_front
 
 if TYPE_CHECKING:
     from streaming.tables import delta, history, s3, storage
-    from streaming.tables.about import NOTHING_SAID, TableAbout, describe
-    from streaming.tables.altering import attempts, set_properties
+    from streaming.tables.about import NOTHING_SAID, TableAbout, describe, set_properties
     from streaming.tables.arrow import (
         Between,
         FilesRead,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from streaming.tables.delta import contents_on, days_of, nullable, rows_on
     from streaming.tables.file_index import FileIndex
     from streaming.tables.history import (
+        attempts,
         clean_up,
         commits_of,
         copy_files,

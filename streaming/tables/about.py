@@ -1,4 +1,7 @@
-"""Delta tables tell readers of other engines what their columns mean, which are a key, and which have bounds."""
+"""Delta tables tell readers of other engines what their columns mean, which are a key, and which have bounds.
+
+They do so by metadata of columns and by properties, which are given to an open table here.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Any, Protocol, Self
 from deltalake import DeltaTable
 
 from streaming.base import T
-from streaming.tables.altering import attempts, set_properties
 from streaming.tables.bounds import named_bounded, property_of_bounded
+from streaming.tables.history import attempts
 
 KEY = "tidemark.key"
 """The property of a table that names the columns of which no two of its rows have the same values, with commas."""
@@ -74,6 +77,22 @@ def describe(table: DeltaTable, about: TableAbout) -> None:
     key = {KEY: ", ".join(about.key)} if about.key or KEY in table.metadata().configuration else {}
     bounded = {} if about.bounded is None else property_of_bounded(about.bounded, table.schema())
     set_properties(table, {**key, **bounded})
+
+
+def set_properties(table: DeltaTable, properties: Mapping[str, str], *, needed: bool = False) -> bool:
+    """Give an open table those `properties` that it does not have yet; tells if it has all of them then.
+
+    A table with reader features, such as one of instants without a time zone, keeps what it has unless they are
+    `needed`: delta-rs adds features with them that readers of the table may not know.
+    """
+    for attempt in attempts(table):
+        with attempt:
+            lacking = dict(properties.items() - table.metadata().configuration.items())
+            if lacking and not needed and table.protocol().min_reader_version >= 3:
+                return False
+            if lacking:
+                table.alter.set_table_properties(lacking, raise_if_not_exists=False)
+    return True
 
 
 def with_metadata(schema: T.StructType, columns: Mapping[str, Mapping[str, Any]]) -> T.StructType:

@@ -24,11 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from streaming.base import DAY, DISTRIBUTION, RELEASE, FormatError, LogError, RewrittenError, T, pc
 from streaming.tables import s3, storage
 from streaming.tables.about import NOTHING_SAID, TableAbout, with_metadata
-from streaming.tables.altering import attempts
 from streaming.tables.arrow import arrow_schema_of, read_at_most
 from streaming.tables.bounds import property_of_bounded, spans_listed
 from streaming.tables.data_files import TaskFile, TaskFiles, files_added, files_of_write, read_listed, read_paths
-from streaming.tables.history import entry_path, has_entry, write_checksum
+from streaming.tables.history import attempts, entry_path, has_entry, write_checksum
 from streaming.tables.matching import DataFile, Keys, rows_among
 from streaming.tables.s3 import location
 from streaming.tables.storage import files_of, is_on_disk

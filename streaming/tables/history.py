@@ -1,6 +1,6 @@
-"""The commits of a Delta table, each with its true version, also while others write.
+"""The commits of a Delta table: attempts at one, and those there are, each with its true version.
 
-Beside the newest lies its checksum; a copy of a table has its commits, too.
+They are read also while others write. Beside the newest lies its checksum; a copy of a table has its commits, too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming.tables.storage import files_of, is_on_disk, make_folder, replace_bytes, resolve
 
+_ATTEMPTS = 8
 _READ_AT_ONCE = 16
 
 Read = TypeVar("Read")
@@ -27,6 +30,17 @@ _ENTRY = re.compile(r"(\d{20})\.(json|crc.*|checkpoint\..*parquet)$")
 _COPIED_ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)$")
 _AT_ONCE = 8
 _CHUNK = 4 * 2**20
+
+
+def attempts(table: DeltaTable) -> Retrying:
+    """The attempts of a commit: after one that lost to another commit, the open table is updated before the next."""
+    return Retrying(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(0.05, max=2),
+        after=lambda _: table.update_incremental(),
+        reraise=True,
+    )
 
 
 def commits_of(table: DeltaTable) -> list[dict[str, Any]]:

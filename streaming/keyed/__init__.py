@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     )
     from streaming.keyed.count_windows import count_window
     from streaming.keyed.fold import NEVER, Fold, Key, Output
-    from streaming.keyed.frame import hash_of, in_buckets, marks
     from streaming.keyed.latest import latest
     from streaming.keyed.library import (
         CountEvictor,
@@ -47,7 +46,18 @@ if TYPE_CHECKING:
     )
     from streaming.keyed.migration import migrations_of
     from streaming.keyed.rules import PinnedRules, Pins, RuleHistory, rows_of_control
-    from streaming.keyed.state_table import BUCKETS, DUE, HASH, SOURCE, OpenBucket, StateTable, StoredState
+    from streaming.keyed.state_table import (
+        BUCKETS,
+        DUE,
+        HASH,
+        SOURCE,
+        OpenBucket,
+        StateTable,
+        StoredState,
+        hash_of,
+        in_buckets,
+        marks,
+    )
     from streaming.keyed.steps import NEWEST_INSTANT
     from streaming.keyed.tasks import BucketFile
 

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from streaming.base import FunctionError, computes_as_sql
 from streaming.declare import Keyed
 from streaming.keyed.fold import IDLE, Key
-from streaming.keyed.frame import in_order
 from streaming.keyed.rules import PinnedRules
+from streaming.keyed.steps import in_order
 from streaming.keyed.tasks import fold_partition
 
 ROW = "_row"

@@ -42,8 +42,9 @@ from streaming.declare import (
     corrections_of,
     through_column,
 )
-from streaming.keyed.frame import in_order, is_on_time, key_schema, spark_schema
 from streaming.keyed.rules import PinnedRules, history_through, rows_of_control, rules_of_logs
+from streaming.keyed.state_table import spark_schema
+from streaming.keyed.steps import in_order, is_on_time, key_schema
 from streaming.keyed.tasks import STREAM, TIME, RowsOf, key_column
 from streaming.lake import Lake
 from streaming.log import Batch, batches_after, head, read_log, valid

@@ -27,9 +27,19 @@ from streaming.base import (
 )
 from streaming.declare import STATE, Keyed, described
 from streaming.keyed.fold import as_json
-from streaming.keyed.frame import hash_of, in_buckets, spark_schema
 from streaming.keyed.schemas import CopiesRows
-from streaming.keyed.state_table import BUCKETS, DUE, HASH, SOURCE, TIMERS, Buckets, source_number
+from streaming.keyed.state_table import (
+    BUCKETS,
+    DUE,
+    HASH,
+    SOURCE,
+    TIMERS,
+    Buckets,
+    hash_of,
+    in_buckets,
+    source_number,
+    spark_schema,
+)
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
 from streaming.operators import Outputs, Progress, declaration_properties

@@ -44,11 +44,10 @@ from streaming.keyed.corrections import (
     replayed,
 )
 from streaming.keyed.fold import NEVER
-from streaming.keyed.frame import in_order, is_on_time, spark_schema, table_schemas
 from streaming.keyed.migration import changed_text, check_whole, counts_as, later_outputs, migrations_of
 from streaming.keyed.rules import PinnedRules, rows_of_control, rules_of_logs
-from streaming.keyed.state_table import DUE, TIMERS
-from streaming.keyed.steps import KeyedSteps
+from streaming.keyed.state_table import DUE, TIMERS, spark_schema
+from streaming.keyed.steps import KeyedSteps, in_order, is_on_time, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, head, read_log, valid

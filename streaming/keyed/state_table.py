@@ -1,19 +1,19 @@
-"""The table of a keyed function's state as a step finds it: its files by bucket, and the first timer in each.
+"""The table of a keyed function's state as a step finds it: its columns, its files by bucket, the first timer in each.
 
 Buckets are ranges of a hash of the key, all of the same width. A step reads and writes those that have rows or timers
 that are due, and no other. How many there are follows from how much state there is, and is nobody's choice: another
 number is another layout of the same rows. Numbers of the table tell how many they are, and which text of the functions
-made it.
+made it. Spark brings rows to their buckets by the same hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import accumulate, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from streaming.base import optional_micros, python_values
+from streaming.base import BATCH, DAY, F, optional_micros, python_values
 from streaming.declare import Keyed, text_number
 from streaming.keyed.fold import FOREVER, NEVER
 from streaming.tables import storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _BITS = 64
 _FEWEST, _MOST = 4, 512
@@ -40,6 +44,7 @@ HASH = "_hash"
 
 TIMERS, DUE = "_timers", "_due"
 """The timers that are pending by name, and the time of the first."""
+_TIME = pa.timestamp("us", "UTC")
 _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -297,3 +302,38 @@ class OpenBucket:
 def _timers_of(column: pa.Array) -> list[Mapping[str, int] | None]:
     # Of most functions no key has one, and to find that out costs nothing.
     return [None] * len(column) if not len(column.values) else python_values(column)
+
+
+def hash_of(columns: Sequence[Column]) -> Column:
+    """The hash of a key, which never changes: state is found by it."""
+    return F.xxhash64(*columns) if columns else F.lit(0).cast("bigint")
+
+
+def in_buckets(rows: DataFrame, buckets: Buckets) -> DataFrame:
+    """The rows, by their hash all of a bucket in one partition."""
+    most = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    bucket = F.shiftright(HASH, buckets.shift) + F.lit(buckets.count // 2)
+    return rows.repartitionById(min(buckets.count, most), bucket.cast("int"))
+
+
+def marks(spark: SparkSession, buckets: Buckets) -> DataFrame:
+    """A row for each bucket, with its least hash."""
+    first = F.shiftleft(F.col("id") - F.lit(buckets.count // 2), buckets.shift)
+    return spark.range(0, buckets.count, 1, 1).select(first.alias(HASH), F.lit(None).cast("bigint").alias(BATCH))
+
+
+def state_schema(keyed: Keyed, keys: pa.Schema) -> pa.Schema:
+    """The columns of the state, of keys with these columns.
+
+    Those of which a step asks for bounds come first, as Delta keeps bounds of the first columns of a table alone.
+    """
+    first = [pa.field(HASH, pa.int64()), pa.field(DUE, _TIME)]
+    return pa.schema([*first, *keys, *keyed.state_schema, pa.field(TIMERS, pa.map_(pa.string(), _TIME))])
+
+
+def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:
+    """The columns as Spark knows them, with the day where the table is partitioned by it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    day = [pa.field(DAY, pa.date32())] if partitioned else []
+    return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=True)

@@ -1,7 +1,8 @@
 """One step of a keyed function: one pass over state and rows, then one commit for each table.
 
 Each table says in its own commit how far it is, the state last. Whatever kills a step, the next one begins where the
-state is, and writes only the tables that are not that far yet.
+state is, and writes only the tables that are not that far yet. Below the steps are the frame that one folds, state and
+rows that are due in the order of the fold, and the columns of its tables.
 """
 
 from __future__ import annotations
@@ -9,26 +10,62 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import pyarrow as pa
+import sqlglot
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
 
-from streaming.base import FunctionError, from_micros, to_micros
-from streaming.declare import STATE, Keyed
+from streaming.base import AT, BATCH, ORIGIN, SIGN, WRITTEN_AT, FunctionError, from_micros, to_micros
+from streaming.declare import STATE, Keyed, Stream
 from streaming.keyed.fold import FOREVER, NEVER
-from streaming.keyed.frame import Range, in_order, rows_due, spark_schema, table_schemas
 from streaming.keyed.migration import cut_state, migrate_state
 from streaming.keyed.rules import ControlRules, PinnedRules
 from streaming.keyed.schemas import CopiesRows
-from streaming.keyed.state_table import BUCKETS, SOURCE, StateTable, StoredState, source_number
-from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
+from streaming.keyed.state_table import (
+    BUCKETS,
+    HASH,
+    SOURCE,
+    Buckets,
+    StateTable,
+    StoredState,
+    hash_of,
+    in_buckets,
+    marks,
+    source_number,
+    spark_schema,
+    state_schema,
+)
+from streaming.keyed.tasks import (
+    MATCHING,
+    STAMP,
+    STREAM,
+    TIME,
+    WRITTEN,
+    LastTimer,
+    WriteTables,
+    key_column,
+    value_column,
+)
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import Batches, Outputs, Progress, StateCleaner, Written, create_table
-from streaming.spark import Analysis, lenient_session
+from streaming.operators import (
+    IDENTITY,
+    Batches,
+    Outputs,
+    Progress,
+    StateCleaner,
+    Written,
+    create_table,
+    signs,
+    standing_among,
+)
+from streaming.spark import Analysis, guarded, lenient_session
 from streaming.tables import TaskFile, delta, storage
 
 _FIRST_DUE = "due"
@@ -37,6 +74,12 @@ _FIRST_DUE = "due"
 NEWEST_INSTANT = "written"
 """The number of an output that tells the newest instant in its rows, in microseconds: whoever follows them needs each
 step to write a later one, also where the machine's clock was set back."""
+
+_TIME = pa.timestamp("us", "UTC")
+_COMPARISONS = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not),
+    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Is),
+)
 
 
 class _KeyedAnalysis(Analysis[Keyed]):
@@ -158,7 +201,7 @@ class KeyedSteps:
         return StateTable(table, self._uri(STATE), self._schemas[STATE], len(self._keyed.by))
 
     def _fold(
-        self, within: Range, batches: Batches, uris: dict[str, str], state: StateTable, written_at: int
+        self, within: _Range, batches: Batches, uris: dict[str, str], state: StateTable, written_at: int
     ) -> _FoldedFiles:
         """Write the files of the outputs at `uris`, by suffix, and of the state."""
         clock = NEVER if within.until is None else to_micros(within.until)
@@ -170,12 +213,12 @@ class KeyedSteps:
             folded.add(row)
         return folded
 
-    def _frame(self, within: Range, stored: StoredState, rules: PinnedRules | None) -> DataFrame:
+    def _frame(self, within: _Range, stored: StoredState, rules: PinnedRules | None) -> DataFrame:
         streams = self._keyed.streams
-        due = {each.name: rows_due(self._spark, self._keyed, each, self._logs[each.name], within) for each in streams}
+        due = {each.name: _rows_due(self._spark, self._keyed, each, self._logs[each.name], within) for each in streams}
         return in_order(self._keyed, due, rules, stored.buckets, visited=bool(stored.visited))
 
-    def _rules_of(self, within: Range, batches: Batches) -> PinnedRules | None:
+    def _rules_of(self, within: _Range, batches: Batches) -> PinnedRules | None:
         """The rules for what is due; rows that waited see those of their own batch."""
         if self._rules is None:
             return None
@@ -254,11 +297,157 @@ class _FoldedFiles:
             (self.state if report["suffix"] == STATE else self.outputs[report["suffix"]]).append(file)
 
 
-def _range(before: Progress, after: Progress) -> Range:
-    return Range(before.through, after.through, before.watermark, after.watermark)
+@dataclass(frozen=True)
+class _Range:
+    """The batches that a step follows of each log, by stream: those in (after, through].
+
+    Meanwhile the watermark, of several streams the least of theirs, goes from `since` to `until`.
+    """
+
+    after: Mapping[str, int]
+    through: Mapping[str, int]
+    since: datetime | None
+    until: datetime | None
+
+
+def _range(before: Progress, after: Progress) -> _Range:
+    return _Range(before.through, after.through, before.watermark, after.watermark)
 
 
 def _later(outputs: Iterable[DeltaTable], now: datetime) -> int:
     """The instant of a step in microseconds: now, or just after the newest that the open tables have."""
     newest = [table.transaction_version(NEWEST_INSTANT) for table in outputs]
     return max(to_micros(now), *(number + 1 for number in newest if number is not None), NEVER)
+
+
+def _rows_due(spark: SparkSession, keyed: Keyed, stream: Stream, log: LogFiles, within: _Range) -> DataFrame:
+    """The valid rows of a log that a step handles.
+
+    Order `arrival`: those of its batches. Order `event`: those on time that the clock passes on the way, whichever
+    batch brought them. A row of a later batch is never one of them, because its stamp is not below `until`. Nor does
+    it take one of them back in time, as it has the same event time.
+    """
+    through = within.through[stream.name]
+    if keyed.order == "arrival":
+        return log.with_batches(spark, within.after[stream.name], through)
+    if within.until is None:
+        return log.none(spark)
+    return log.with_times(spark, within.since, within.until, through).where(is_on_time(stream))
+
+
+def is_on_time(stream: Stream) -> Column:
+    """True where a row of the log came before the clock of its stream had passed it."""
+    stamp = F.col("_watermark")
+    return stamp.isNull() | (F.col(stream.event_time) >= stamp)
+
+
+def in_order(
+    keyed: Keyed,
+    rows: Mapping[str, DataFrame],
+    rules: PinnedRules | None = None,
+    buckets: Buckets | None = None,
+    *,
+    visited: bool = False,
+    beside: Sequence[str] = (),
+) -> DataFrame:
+    """The rows of each stream by the hash of their key, all of a key in one partition and there in their order.
+
+    With `buckets`, all of a bucket are in one partition; `visited`: a row without a batch stands for each of them. Of
+    `rules` with conditions, each row has those that are true of it. In order `event` a row that one of the others takes
+    back is left out together with that; with `retractions` both come, and each row has its sign. The columns `beside`
+    come last, as the rows have them.
+    """
+    if keyed.order == "event":
+        rows = {stream.name: standing_among(rows[stream.name], stream) for stream in keyed.streams}
+    if keyed.condition is not None and rules is not None:
+        name = keyed.streams[0].name
+        rows = {name: rows[name].withColumn(MATCHING, _matching(rules.history.of_all(keyed.condition)))}
+    keys = [key_column(place) for place in range(len(keyed.by))]
+    parts = [_rows_of(keyed, place, rows[stream.name], beside) for place, stream in enumerate(keyed.streams)]
+    if visited and buckets is not None:
+        parts.append(marks(parts[0].sparkSession, buckets))
+    hashed = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+    time = [F.col(TIME).asc_nulls_first()] if keyed.order == "event" else []
+    # One revision takes a row back and adds another one.
+    origins = [*(f"{ORIGIN}{place}" for place in range(len(keyed.streams))), *([SIGN, IDENTITY] * keyed.retractions)]
+    within_time = [F.col(name).asc_nulls_first() for name in (STREAM, BATCH)]
+    placed = hashed.repartition(HASH) if buckets is None else in_buckets(hashed, buckets)
+    ordered = placed.sortWithinPartitions(HASH, *keys, *time, *within_time, *origins)
+    columns = (HASH, *keys, TIME, STAMP, BATCH, STREAM, *([SIGN] * keyed.retractions), *_matched(keyed))
+    values = [name for place in range(len(keyed.streams)) for name in _values(keyed, place)]
+    return ordered.select(*columns, *values, *beside)
+
+
+def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
+    """The columns of each table without the day, by its suffix; `log` tells the types of the keys."""
+    keys = key_schema(keyed, log)
+    outputs = {
+        to: pa.schema([*keys, pa.field(AT, _TIME), *schema, pa.field(WRITTEN_AT, _TIME)])
+        for to, schema in keyed.output_schemas.items()
+    }
+    return {**outputs, STATE: state_schema(keyed, keys)}
+
+
+def key_schema(keyed: Keyed, log: DataFrame) -> pa.Schema:
+    """The key columns, of the types that they have in the `log`."""
+    names = [f"`{name}`" for name in keyed.by]
+    return to_arrow_schema(log.select(*names).schema, timezone="UTC") if names else pa.schema([])
+
+
+def _rows_of(keyed: Keyed, place: int, rows: DataFrame, beside: Sequence[str]) -> DataFrame:
+    """The rows of one stream: keys, what orders them, and the stream's other columns under names of their own."""
+    stream = keyed.streams[place]
+    keys = [F.col(f"`{name}`") for name in keyed.by]
+    return rows.select(
+        hash_of(keys).alias(HASH),
+        *(key.alias(key_column(each)) for each, key in enumerate(keys)),
+        F.col(stream.event_time).alias(TIME),
+        F.col("_watermark").alias(STAMP),
+        BATCH,
+        F.lit(place).alias(STREAM),
+        stream.source.order_of(F.col(ORIGIN)).alias(f"{ORIGIN}{place}"),
+        *(column.alias(name) for name, column in _signs(keyed, stream, rows).items()),
+        *_matched(keyed),
+        *(F.col(f"`{column}`").alias(name) for name, column in _values(keyed, place).items()),
+        *beside,
+    )
+
+
+def _signs(keyed: Keyed, stream: Stream, rows: DataFrame) -> dict[str, Column]:
+    """The sign and the identity of each row, where the function is called for rows that are taken back."""
+    added = {SIGN: F.lit(1), IDENTITY: F.lit(None).cast("string")}
+    return {**added, **signs(stream, rows)} if keyed.retractions else {}
+
+
+def _matched(keyed: Keyed) -> tuple[str, ...]:
+    return () if keyed.condition is None else (MATCHING,)
+
+
+def _matching(conditions: Sequence[str]) -> Column:
+    """The places of the conditions that are true of a row."""
+    if not conditions:
+        return F.array().cast("array<int>")
+    true = [f"if(({condition}\n), {place}, null)" for place, condition in enumerate(conditions)]
+    # What is computed leniently is null where it cannot be, but not all: intervals, patterns, and some functions raise.
+    if not any(map(_may_raise, conditions)):
+        return F.expr(f"array_compact(array({', '.join(true)}))")
+    guards = ((F.expr(each), _may_raise(condition)) for each, condition in zip(true, conditions, strict=True))
+    places = (guarded(place, BATCH)["value"] if may_raise else place for place, may_raise in guards)
+    return F.array_compact(F.array(*places))
+
+
+@lru_cache(10_000)
+def _may_raise(condition: str) -> bool:
+    """False where a condition does no more than compare columns and constants, which fails for no row."""
+    try:
+        tree = sqlglot.parse_one(condition, dialect="spark")
+    # The stack is deeper here than where the condition was found readable.
+    except RecursionError:
+        return True
+    return not all(isinstance(node, _COMPARISONS) for node in tree.walk())
+
+
+def _values(keyed: Keyed, place: int) -> dict[str, str]:
+    """The columns of a stream that are no keys, by the names under which they go into the fold."""
+    others = (name for name in keyed.streams[place].columns if name not in keyed.by)
+    return {value_column(place, each): name for each, name in enumerate(others)}

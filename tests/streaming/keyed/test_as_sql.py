@@ -18,7 +18,7 @@ from streaming import (
     top,
     triggered_window,
 )
-from streaming.keyed.frame import spark_schema
+from streaming.keyed.state_table import spark_schema
 from tidemark.testing import play
 
 NAN = float("nan")

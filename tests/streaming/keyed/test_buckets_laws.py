@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from streaming.base import to_micros
 from streaming.keyed.fold import NEVER
-from streaming.keyed.frame import state_schema
-from streaming.keyed.state_table import Buckets, StoredState
+from streaming.keyed.state_table import Buckets, StoredState, state_schema
 from streaming.keyed.tasks import WriteTables
 from tests.streaming.keyed.test_laws import BATCHES, DELAY, Batch, function
 from tests.streaming.keyed.test_partition import first_hash

@@ -21,7 +21,7 @@ from streaming.declare.keyed import Keyed
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
 from streaming.keyed import state_table
-from streaming.keyed.frame import spark_schema
+from streaming.keyed.state_table import spark_schema
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild

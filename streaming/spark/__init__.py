@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from streaming.spark.analysis import Analysis
     from streaming.spark.arrow_expressions import arrow_expressions, is_equal_in_arrow
     from streaming.spark.arrow_frame import frame_of_arrow
-    from streaming.spark.arrow_rows import Rows
+    from streaming.spark.arrow_functions import Rows
     from streaming.spark.arrow_tree import ArrowExpression, Unproven, decimal_type
     from streaming.spark.checkpoint import (
         TakenFile,

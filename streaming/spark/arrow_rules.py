@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.spark.arrow_numbers import value_set
+from streaming.spark.arrow_functions import value_set
 from streaming.spark.arrow_times import READ_WITH, TIMES_CUT, format_parts
 from streaming.spark.arrow_tree import ArrowExpression, arrow_type, decimal_type
 from streaming.spark.java_regex import NotTheSameError, Re2, in_re2, re2_of

@@ -9,15 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.spark.arrow_numbers import Computed, Function, on_numbers
 from streaming.spark.arrow_tree import (
     ArrowExpression,
+    Computed,
+    Function,
     Mask,
     Value,
     array_from,
     array_of,
     arrow_type,
     numbers,
+    on_numbers,
     rows_where,
     some,
     union,

@@ -1,14 +1,15 @@
 """Expressions over Arrow columns: trees that Python workers evaluate, and their types by Spark's names.
 
 Their values are Arrow columns, or numpy arrays made of these and back, beside the rows for which they are not certain.
+All functions that compute them have one form, which `on_numbers` gives to those of numpy arrays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,9 +53,9 @@ Mask = np.ndarray
 class ArrowExpression:
     """A value that is computed from the columns of a table.
 
-    `operation` names a function of `arrow_numbers`, `arrow_texts` or `arrow_times`, which takes the `arguments` and is
-    told the `options`; `type` is the value's type by Spark's name. Expressions that have a part in common share it, so
-    that it is computed once.
+    `operation` names a function of `arrow_functions` or `arrow_times`, which takes the `arguments` and is told the
+    `options`; `type` is the value's type by Spark's name. Expressions that have a part in common share it, so that it
+    is computed once.
     """
 
     operation: str
@@ -111,6 +112,11 @@ class Value:
     def is_scalar(self) -> bool:
         """True for one value of all rows."""
         return isinstance(self.data, pa.Scalar)
+
+
+Function: TypeAlias = Callable[[ArrowExpression, list[Value], int], Value]
+Computed: TypeAlias = tuple[np.ndarray, Mask | None]
+"""Numbers, and the rows for which they are not those of Spark."""
 
 
 def array_of(value: Value, number: int) -> pa.Array:
@@ -179,3 +185,29 @@ def array_from(values: np.ndarray, valid: Mask | None, type_: pa.DataType) -> pa
     values = np.ascontiguousarray(values, dtype=_NUMPY[type_])
     bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(type_, len(values), [bits, pa.py_buffer(values)])
+
+
+def on_numbers(compute: Callable[..., Computed]) -> Function:
+    """A function that is null where an argument is, from one of numpy arrays that is given the expression, too."""
+
+    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+        type_ = arrow_type(expression.type)
+        doubt = doubt_of(arguments)
+        if any(each.is_scalar and not each.data.is_valid for each in arguments):
+            return Value(pa.scalar(None, type_), doubt)
+        data = [each.data for each in arguments]
+        if all(each.is_scalar for each in arguments):
+            data[0] = array_of(arguments[0], number)
+        valid: Mask | None = None
+        for each in data:
+            mask = None if isinstance(each, pa.Scalar) else valid_rows(each)
+            if mask is not None:
+                valid = mask if valid is None else valid & mask
+        # What overflows is found afterwards.
+        with np.errstate(all="ignore"):
+            values, bad = compute(expression, *map(numbers, data))
+        if bad is not None and valid is not None:
+            bad = bad & valid
+        return Value(array_from(values, valid, type_), union((doubt, some(bad))))
+
+    return function

@@ -1,35 +1,38 @@
-"""Comparisons, conditions and arithmetic over Arrow columns, as Spark computes them in its ANSI mode."""
+"""Functions of Arrow columns, as Spark computes them in its ANSI mode, and the rows for which they are evaluated.
+
+Here are comparisons, conditions and arithmetic, then texts, arrays and structs: of texts, those that both see alike.
+Those of dates and timestamps are in `arrow_times`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.spark import arrow_times
 from streaming.spark.arrow_tree import (
     ArrowExpression,
+    Computed,
+    Function,
     Mask,
     Value,
-    array_from,
     array_of,
     arrow_type,
     doubt_of,
     numbers,
     numpy_type,
+    on_numbers,
     rows_where,
     some,
     union,
     valid_rows,
 )
-
-Function: TypeAlias = Callable[[ArrowExpression, list[Value], int], Value]
-Computed: TypeAlias = tuple[np.ndarray, Mask | None]
-"""Numbers, and the rows for which they are not those of Spark."""
 
 _SAFE_PRODUCT = 9.2e18
 """A little less than what a long holds, as products are looked at as doubles."""
@@ -39,32 +42,15 @@ _LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e7
 """Between these Java writes numbers without an exponent."""
 _FEW_CHARACTERS = 14
 """Java does not write every number of more digits as short as can be."""
-
-
-def on_numbers(compute: Callable[..., Computed]) -> Function:
-    """A function that is null where an argument is, from one of numpy arrays that is given the expression, too."""
-
-    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
-        type_ = arrow_type(expression.type)
-        doubt = doubt_of(arguments)
-        if any(each.is_scalar and not each.data.is_valid for each in arguments):
-            return Value(pa.scalar(None, type_), doubt)
-        data = [each.data for each in arguments]
-        if all(each.is_scalar for each in arguments):
-            data[0] = array_of(arguments[0], number)
-        valid: Mask | None = None
-        for each in data:
-            mask = None if isinstance(each, pa.Scalar) else valid_rows(each)
-            if mask is not None:
-                valid = mask if valid is None else valid & mask
-        # What overflows is found afterwards.
-        with np.errstate(all="ignore"):
-            values, bad = compute(expression, *map(numbers, data))
-        if bad is not None and valid is not None:
-            bad = bad & valid
-        return Value(array_from(values, valid, type_), union((doubt, some(bad))))
-
-    return function
+_NUMBER_TEXTS = {
+    "byte": r"\A-?\d{1,2}\z",
+    "short": r"\A-?\d{1,4}\z",
+    "integer": r"\A-?\d{1,9}\z",
+    "long": r"\A-?\d{1,18}\z",
+    "float": r"\A-?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?\z",
+    "double": r"\A-?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?\z",
+}
+_TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
 
 
 def literal(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
@@ -424,7 +410,114 @@ def _cast_decimal(expression: ArrowExpression, arguments: list[Value], number: i
     return Value(arguments[0].data.cast(arrow_type(expression.type)), arguments[0].doubt)
 
 
-FUNCTIONS: dict[str, Function] = {
+# Texts.
+
+
+def _of_text(compute: Callable[..., Any]) -> Function:
+    """A function of one text, from one of its array that is given the options, too."""
+
+    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+        return Value(compute(arguments[0].data, *expression.options), arguments[0].doubt)
+
+    return function
+
+
+def _of_ascii(compute: Callable[..., Any]) -> Function:
+    """A function of one text, for which others than those of ASCII are doubtful."""
+
+    def function(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+        data = array_of(arguments[0], number)
+        other = some(rows_where(pc.invert(pc.string_is_ascii(data))))
+        return Value(compute(data, *expression.options), union((arguments[0].doubt, other)))
+
+    return function
+
+
+def _slice(data: Any, start: int, stop: int | None) -> Any:
+    return pc.utf8_slice_codeunits(data, start, stop)
+
+
+def _concat(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    data = (each.data for each in arguments)
+    joined = pc.binary_join_element_wise(*data, "", null_handling="emit_null")
+    return Value(joined, doubt_of(arguments))
+
+
+def _concat_with(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    separator, *parts = (each.data for each in arguments)
+    # Arrow leaves out the rows that have no part at all.
+    empty = pc.if_else(reduce(pc.and_, map(pc.is_null, parts)), pa.scalar(""), parts[0])
+    joined = pc.binary_join_element_wise(empty, *parts[1:], separator, null_handling="skip")
+    return Value(joined, doubt_of(arguments))
+
+
+def _matches(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """A match of a regular expression anywhere; texts that Java and RE2 may see differently are doubtful."""
+    pattern, odd = expression.options
+    data = array_of(arguments[0], number)
+    doubt = arguments[0].doubt
+    if odd is not None:
+        doubt = union((doubt, some(rows_where(pc.match_substring_regex(data, odd)))))
+    return Value(pc.match_substring_regex(data, pattern), doubt)
+
+
+def _to_number(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    data = array_of(arguments[0], number)
+    plain = pc.match_substring_regex(data, _NUMBER_TEXTS[expression.type])
+    odd = some(rows_where(pc.invert(plain)))
+    if odd is not None:
+        data = pc.if_else(plain, data, pa.scalar("0"))
+    return Value(data.cast(arrow_type(expression.type)), union((arguments[0].doubt, odd)))
+
+
+def _to_boolean(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    data = array_of(arguments[0], number)
+    lower = pc.ascii_lower(data)
+    true, false = pc.is_in(lower, pa.array(_TRUE)), pc.is_in(lower, pa.array(_FALSE))
+    odd = some(rows_where(pc.and_(pc.is_valid(data), pc.invert(pc.or_(true, false)))))
+    return Value(pc.if_else(pc.is_valid(data), true, pa.scalar(None, pa.bool_())), union((arguments[0].doubt, odd)))
+
+
+# Structs and arrays.
+
+
+def _field(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    return Value(pc.struct_field(array_of(arguments[0], number), [expression.options[0]]), arguments[0].doubt)
+
+
+def _sizes(data: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Where the elements of each array begin among all, and how many there are; none for null."""
+    offsets = np.frombuffer(data.buffers()[1], np.int32, count=len(data) + 1, offset=data.offset * 4).astype(np.int64)
+    valid = valid_rows(data)
+    lengths = np.diff(offsets)
+    return offsets[:-1], lengths if valid is None else np.where(valid, lengths, 0)
+
+
+def _size(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    data = array_of(arguments[0], number)
+    if len(data) == 0:
+        return Value(pa.array([], pa.int32()))
+    valid = valid_rows(data)
+    lengths = pa.array(_sizes(data)[1], pa.int32(), mask=None if valid is None else ~valid)
+    return Value(lengths, arguments[0].doubt)
+
+
+def _element(expression: ArrowExpression, arguments: list[Value], number: int) -> Value:
+    """The element at a place, which is counted from 0, or from -1 at the end; where there is none, Spark fails."""
+    (place,) = expression.options
+    data = array_of(arguments[0], number)
+    if len(data) == 0:
+        return Value(pa.nulls(0, data.type.value_type))
+    starts, lengths = _sizes(data)
+    there = lengths > place if place >= 0 else lengths >= -place
+    places = starts + place if place >= 0 else starts + lengths + place
+    elements = data.values.take(pa.array(places, pa.int64(), mask=~there))
+    valid = valid_rows(data)
+    missing = some(~there if valid is None else valid & ~there)
+    return Value(elements, union((arguments[0].doubt, missing)))
+
+
+_FUNCTIONS: dict[str, Function] = {
     "literal": literal,
     **{operation: _comparison(operation) for operation in _COMPARISONS},
     "equal_or_both_null": equal_or_both_null,
@@ -461,4 +554,62 @@ FUNCTIONS: dict[str, Function] = {
     "bitwise_not": _bitwise(np.bitwise_not),
     "cast_number": on_numbers(_cast_number),
     "cast_decimal": _cast_decimal,
+    "length": _of_text(lambda data: pc.utf8_length(data).cast(pa.int32())),
+    "byte_length": _of_text(lambda data: pc.binary_length(data).cast(pa.int32())),
+    "lower": _of_ascii(pc.ascii_lower),
+    "upper": _of_ascii(pc.ascii_upper),
+    "trim": _of_text(pc.utf8_trim),
+    "trim_start": _of_text(pc.utf8_ltrim),
+    "trim_end": _of_text(pc.utf8_rtrim),
+    "slice": _of_text(_slice),
+    "concat": _concat,
+    "concat_with": _concat_with,
+    "starts_with": _of_text(pc.starts_with),
+    "ends_with": _of_text(pc.ends_with),
+    "contains": _of_text(pc.match_substring),
+    "replace": _of_text(pc.replace_substring),
+    "place_of": _of_ascii(lambda data, text: pc.add(pc.find_substring(data, text), pa.scalar(1, pa.int32()))),
+    "matches": _matches,
+    "to_number": _to_number,
+    "to_boolean": _to_boolean,
+    "to_string": _of_text(lambda data: pc.cast(data, pa.string())),
+    "to_binary": _of_text(lambda data: pc.cast(data, pa.binary())),
+    "field": _field,
+    "size": _size,
+    "element": _element,
+    **arrow_times.FUNCTIONS,
 }
+"""All functions of Arrow columns, by the names that expressions have for them."""
+
+
+class Rows:
+    """So many rows of columns by name, and which of them are doubtful by what has been computed of them.
+
+    For a doubtful row Spark may fail, or what it gives has not been proven; its values have no meaning.
+    """
+
+    def __init__(self, columns: Mapping[str, pa.Array], number: int) -> None:
+        self._columns = columns
+        self._number = number
+        self.doubtful = np.zeros(number, dtype=bool)
+        # With the expressions, so that nothing else is found at their addresses.
+        self._computed: dict[int, tuple[ArrowExpression, Value]] = {}
+
+    def array_of(self, expression: ArrowExpression) -> pa.Array:
+        """The value of the expression for each row; raises for none."""
+        value = self._value_of(expression)
+        if value.doubt is not None:
+            self.doubtful |= value.doubt
+        return array_of(value, self._number)
+
+    def _value_of(self, expression: ArrowExpression) -> Value:
+        found = self._computed.get(id(expression))
+        if found is not None:
+            return found[1]
+        if expression.operation == "column":
+            value = Value(self._columns[expression.options[0]])
+        else:
+            arguments = [self._value_of(each) for each in expression.arguments]
+            value = _FUNCTIONS[expression.operation](expression, arguments, self._number)
+        self._computed[id(expression)] = (expression, value)
+        return value

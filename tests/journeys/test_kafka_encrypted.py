@@ -40,7 +40,7 @@ def trusting(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Who asks does not wait long for an answer."""
-    monkeypatch.setattr(client, "ANSWERS_WITHIN", _PATIENCE)
+    monkeypatch.setattr(client, "_REQUEST_WITHIN", _PATIENCE)
     monkeypatch.setattr("streaming.sinks.kafka.sink._ANSWERS_WITHIN", _PATIENCE)
     yield
     client.client_of.cache_clear()

@@ -35,7 +35,6 @@ from streaming.kafka import (
     left_to_java,
 )
 from streaming.lake import Lake
-from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, LAST_MILLI, Records, read_directly, shared_out
 from streaming.sources.kafka.memory import (
     KafkaMemory,
     Partition,
@@ -287,6 +286,8 @@ class Kafka(Source):
 
 def record_time(timestamp: Column) -> Column:
     """The time that a record has; null where it has none, which Kafka writes as -1 ms, or one after the year 9999."""
+    from streaming.sources.kafka.client import LAST_MILLI
+
     return F.when(F.unix_millis(timestamp).between(0, LAST_MILLI), timestamp)
 
 
@@ -306,6 +307,8 @@ def take_batch(
         CheckpointError: the checkpoint vanished.
         SourceError: rows were removed before they could be read, and the declaration does not allow that.
     """
+    from streaming.sources.kafka.client import FIRST_BEYOND_SPARK, Records, read_directly, shared_out
+
     query = query_id(reading.checkpoint)
     if query is None:
         raise CheckpointError(f"the checkpoint {reading.checkpoint!r} vanished while its query runs; stop and restart.")

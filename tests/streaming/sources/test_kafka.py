@@ -22,7 +22,7 @@ from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, SourceError
 from streaming.sources import Kafka
 from streaming.sources.kafka import client
-from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK
+from streaming.sources.kafka.client import FIRST_BEYOND_SPARK
 from tests.streaming.sources.contract import SourceCase, SourceContract
 from tests.support.instants import at, ms
 from tests.support.kafka import PASSWORD, USER, Broker, Message
@@ -48,7 +48,7 @@ def topic() -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Who asks does not wait long for an answer."""
-    monkeypatch.setattr(client, "ANSWERS_WITHIN", 1.0)
+    monkeypatch.setattr(client, "_REQUEST_WITHIN", 1.0)
     yield
     client.client_of.cache_clear()
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark, for_tasks
 from streaming.sources import CommittedOffsets, Kafka
-from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, instants_of
+from streaming.sources.kafka.client import FIRST_BEYOND_SPARK, instants_of
 from streaming.sources.kafka.memory import KafkaMemory, Ranges, beyond, joined, size, within, without, words
 from streaming.sources.kafka.source import missing_runs
 

@@ -18,8 +18,8 @@ from streaming.base import SourceError
 from streaming.kafka import client_options, for_tasks
 from streaming.log import tasks
 from streaming.sources import Kafka
-from streaming.sources.kafka import direct, source
-from streaming.sources.kafka.direct import Records, shared_out
+from streaming.sources.kafka import client
+from streaming.sources.kafka.client import Records, shared_out
 from streaming.sources.kafka.memory import Partition, Range
 from tests.support.instants import at
 from tests.support.kafka import Broker, Message
@@ -43,8 +43,8 @@ def topic() -> str:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task takes two offsets or more, and a block of the driver's has five records."""
-    monkeypatch.setattr(direct, "_FOR_ONE_TASK", 2)
-    monkeypatch.setattr(direct, "_AT_ONCE", 5)
+    monkeypatch.setattr(client, "_FOR_ONE_TASK", 2)
+    monkeypatch.setattr(client, "_AT_ONCE", 5)
 
 
 def hostile_records(random: Random, first: int) -> list[Message]:
@@ -124,7 +124,7 @@ def test_records_that_are_removed_once_their_batch_is_planned_are_an_error_that_
         kafka.remove_before(topic, 0, 2)
         return parts
 
-    monkeypatch.setattr(source, "shared_out", and_remove)
+    monkeypatch.setattr(client, "shared_out", and_remove)
     with pytest.raises(SourceError, match=rf"2 offsets of .* before they were read: {topic}-0 offsets 0 to 1\. .*skip"):
         run(spark, lake, piped(Kafka(kafka.servers, topic)))
     skipping = piped(Kafka(kafka.servers, topic, when_lost="skip"))
@@ -158,7 +158,7 @@ def test_records_removed_between_planning_and_reading_are_skipped_only_where_tha
 def test_offsets_that_brokers_have_lost_or_do_not_give_are_an_error(
     kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_ANSWERS_WITHIN", 2.0)
+    monkeypatch.setattr(client, "_RECORDS_WITHIN", 2.0)
     kafka.create(topic)
     kafka.send(topic, [event(number) for number in range(3)])
     for skips in (False, True):
@@ -175,7 +175,7 @@ def test_one_consumer_reads_one_range_after_another_and_nothing_that_lies_behind
     for partition in (0, 1):
         kafka.send(topic, [event(number) for number in range(50)], partition)
     records = records_of(kafka, topic, {})
-    idle = direct._idle.setdefault(frozenset({**direct._SETTINGS, **records.client}.items()), [])
+    idle = client._idle.setdefault(frozenset({**client._SETTINGS, **records.client}.items()), [])
     idle.clear()
     for first in (0, 10, 20, 5):
         # One range ends long before the other one.
@@ -213,7 +213,7 @@ def test_ranges_are_shared_out_whole_among_no_more_parts_than_are_worth_it(
     assert len(groups) <= number
     assert all(group and all(part.ranges for part in group) for group in groups)
     few = min(2, number)
-    assert len(groups) >= few or expected < few * 2 * direct._FOR_ONE_TASK
+    assert len(groups) >= few or expected < few * 2 * client._FOR_ONE_TASK
 
 
 def test_an_option_that_only_javas_client_takes_lets_spark_read_and_is_told(

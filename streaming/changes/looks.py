@@ -38,7 +38,7 @@ from streaming.base import (
 from streaming.declare import CORRECTIONS, UNMATCHED, UPDATES, History, Joined, Keyed, Operator, OverWindows, Selected
 from streaming.joins import current_rows, standing_pairs, voided_rows, with_reasons
 from streaming.lake import Lake
-from streaming.operators import PinnedTables, Progress, generation_of
+from streaming.operators import PinnedTables, Progress
 from streaming.revisions import intervals_of
 from streaming.selected import selected_rows
 from streaming.tables import (
@@ -173,16 +173,16 @@ class _LookAtCorrected(Look, Generic[Corrects]):
         self._operator = pinned.operator
         self._versions = pinned.versions
         self._first = delta.opened(lake.table(pinned.operator), pinned.versions[""])
+        self._progress = Progress.of(pinned.operator, self._first)
         self.columns = _columns_of(self._first, columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
-        closed = optional_micros(Progress.of(self._operator, self._first).watermark)
-        return replace(
-            ChangePosition(),
+        closed = optional_micros(self._progress.watermark)
+        return ChangePosition(
             revision=before.revision,
             closed=NOTHING_CLOSED if closed is None else closed,
             corrections=self._versions[CORRECTIONS],
-            of_generation=generation_of(self._first),
+            of_generation=self._progress.generation,
             first=self._versions[""],
         )
 
@@ -193,7 +193,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
     def _appended_files(self, before: ChangePosition) -> pa.Table | None:
         """The files with what is new, where nothing that was current changes; None where it cannot tell."""
         unlooked = before.revision < 0
-        if before.of_generation != generation_of(self._first) and not unlooked:
+        if before.of_generation != self._progress.generation and not unlooked:
             return None
         corrected = self._corrected_days()
         if (unlooked and corrected) or not self._is_uncorrected_since(before):
@@ -218,7 +218,7 @@ class _LookAtCorrected(Look, Generic[Corrects]):
     def _anew(self, before: ChangePosition) -> bool:
         """True if any result may have changed, because nothing was told yet or the operator was built anew."""
         anew = before.revision < 0 or before.closed == NOTHING_CLOSED
-        return anew or before.of_generation != generation_of(self._first)
+        return anew or before.of_generation != self._progress.generation
 
     def _corrected_since(self, before: ChangePosition) -> set[date]:
         """The days that were corrected since."""
@@ -329,22 +329,21 @@ class _LookAtJoin(Look):
         self._operator = operator
         self._versions = versions
         own = delta.opened(lake.table(operator), versions[""])
-        self._progress, self._generation = Progress.of(operator, own), generation_of(own)
+        self._progress = Progress.of(operator, own)
         self.columns = _columns_of(own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
         closed = optional_micros(self._progress.watermark)
-        return replace(
-            ChangePosition(),
+        return ChangePosition(
             revision=before.revision,
             closed=NOTHING_CLOSED if closed is None else closed,
             step=self._progress.batch,
-            of_generation=self._generation,
+            of_generation=self._progress.generation,
             first=self._versions[""],
         )
 
     def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
-        if before.revision < 0 or before.of_generation != self._generation:
+        if before.revision < 0 or before.of_generation != self._progress.generation:
             return None
         pairs, unmatched = self._read(spark, self._progress.batch)
         new = F.col("_batch") > before.step
@@ -375,23 +374,23 @@ class LookAtSigned(Look, Generic[Corrects]):
         self._operator = operator
         self._standing = standing
         self._own = delta.opened(lake.table(operator), PinnedTables.now(lake, operator).versions[""])
+        self._progress = Progress.of(operator, self._own)
         self.columns = _columns_of(self._own, operator.columns)
 
     def seen(self, before: ChangePosition) -> ChangePosition:
-        at = Progress.of(self._operator, self._own)
+        at = self._progress
         # None is followed whose first result nobody could tell.
         closed = optional_micros(at.watermark if self._operator.first_begin(at.watermark) is not None else None)
-        return replace(
-            ChangePosition(),
+        return ChangePosition(
             revision=before.revision,
             closed=NOTHING_CLOSED if closed is None else closed,
             step=at.batch,
-            of_generation=generation_of(self._own),
+            of_generation=self._progress.generation,
             first=self._own.version(),
         )
 
     def days(self, spark: SparkSession, before: ChangePosition) -> frozenset[date] | None:
-        if before.revision < 0 or before.of_generation != generation_of(self._own):
+        if before.revision < 0 or before.of_generation != self._progress.generation:
             return None
         return frozenset(_days_in(self._rows(spark).where(F.col(BATCH) > before.step)))
 
@@ -407,7 +406,7 @@ class LookAtSigned(Look, Generic[Corrects]):
 
         What was added and taken back again since is not among them; it is not looked for where they `are_net`.
         """
-        if before.revision < 0 or before.of_generation != generation_of(self._own):
+        if before.revision < 0 or before.of_generation != self._progress.generation:
             return None
         names = [*self.columns.names, identity, SIGN, REASON]
         rows = delta.appended_rows(self._own, before.first, names, most)

@@ -51,7 +51,7 @@ from streaming.tables import (
 )
 
 _IN_MEMORY = 100_000
-"""Results that are told without Spark at once, where they have to be in memory."""
+"""The most results that a look compares in memory, without Spark."""
 _REVISION, _BEGINS, _RETOLD, _TAKEN_BACK = "revision", "begins", "retold", "taken_back"
 """Numbers of the tables: the newest revision; the first one that the changes have, the newest one that repeats what was
 told before, and the newest that takes a result back."""

@@ -1,6 +1,7 @@
 """The progress of a delivery: its batches are written down before they are sent, and again once they are delivered.
 
-Its table in the lake is written behind a fence, and refused where what it is of has changed.
+Its table in the lake is written behind a fence. A delivery whose declaration has changed since, or whose rows were
+built anew, is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from streaming.tables import (
 )
 
 RESTORED = -1
-"""The generation of the table that a ledger is of which was restored from a savepoint: none that there is."""
+"""`of_generation` of a ledger that was restored from a savepoint: no table has it, so its delivery waits for
+`redeliver`."""
 _COLUMNS = StructType().add("batch", LongType())
 SCHEMA = pa.schema(
     [
@@ -167,7 +169,7 @@ class Ledger:
         )
 
     def again_since(self, request: int, begin: Cursor) -> Cursor:
-        """Where the next batch for a request begins, which begins at `begin` itself."""
+        """Where the next batch for a request begins: at `begin` where none of its batches was made yet."""
         return self.again_until if self.again_of == request else begin
 
     @property
@@ -383,7 +385,11 @@ def recorded_by(delivery: Delivery) -> dict[str, str]:
 
 
 class DeadLetters:
-    """The table `<delivery>_dead`: whoever delivers writes its rows, and whoever asks for them removes old ones."""
+    """The table `<delivery>_dead`.
+
+    Whoever delivers writes its rows, and removes those that it has sent again; `redeliver` removes those of earlier
+    generations.
+    """
 
     def __init__(self, lake: Lake, delivery: Delivery, now: Callable[[], datetime]) -> None:
         self.uri = lake.table(delivery, DEAD)
@@ -443,7 +449,7 @@ class DeadLetters:
         return self.pending(generation, asked) if asked >= 0 and self._has(generation, None, asked) else []
 
     def forget(self, generation: int, through: int) -> None:
-        """Those of the batches up to `through` have been sent again."""
+        """Remove those of the batches up to `through`, which have been sent again."""
         if self._has(generation, None, through):
             self._delete(f"generation = {generation} and batch <= {through}")
 

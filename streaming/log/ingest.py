@@ -671,7 +671,7 @@ def append_heartbeat(
     pinned: Mapping[str, int] = NOTHING_PINNED,
     told_watermark: datetime | None = None,
 ) -> Batch:
-    """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is.
+    """Append a row that has only a stamp, as the batch after `head`: it tells every operator how far the clock is.
 
     `state` is the clock that the row is stamped with. `end_of_input` says that no row comes any more, so that windows
     close whatever the clock says. `next_memory` is what the source remembers from here on, where a part of it has come

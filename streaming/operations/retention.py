@@ -341,7 +341,7 @@ def drop_old_days(
     """As `drop_days`, with all pipelines of the project; nothing while a module is broken, as nobody knows its streams.
 
     Raises:
-        LeaseError: another process drops days of the same log.
+        LeaseError: as `drop_days` says.
     """
     broken = broken_modules()
     if not broken:

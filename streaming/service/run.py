@@ -311,7 +311,7 @@ class Run:
             _log.warning("the change data feed of %r could not be turned on: %s", self.pipeline.name, failed)
 
     def _failing_row(self, runtime: OperatorRuntime, step: Step, expression: str) -> str | None:
-        """Looked for once, however often the step is tried again: that reads the logs."""
+        """Where the first failing row of a step is; looked for once, as that reads the logs."""
         key = (runtime.operator.name, step.first, expression)
         if key not in self._failing_rows:
             streams = runtime.operator.follows
@@ -518,7 +518,10 @@ def _feed_changes(lake: Lake, pipeline: Pipeline, done: Collection[str] = ()) ->
 
 
 def ingest_order(pipeline: Pipeline) -> tuple[tuple[Stream, ...], ...]:
-    """The streams, those together that a drain takes in together: rules are there before the rows they are for."""
+    """The streams in the order in which a drain takes them in, those together that go at once.
+
+    Control streams come first, so that rules are there before the rows that they are for.
+    """
     controls = pipeline.control_streams
     return tuple(filter(None, (controls, _others(pipeline))))
 

@@ -37,7 +37,7 @@ from streaming.views.partial_results import PartialColumns
 from streaming.views.results import SESSION, ends_within, has_windows, kind_of, with_order, with_sessions
 
 FOLDED_FROM = 1_000_000
-"""The rows waiting for a window to close from which on they are folded, each counted as often as it is read."""
+"""Rows that wait for windows to close are folded once they are so many; a row counts once per window that it is in."""
 GATHERED_FROM = 4
 """The number of windows of a row from which on it pays to put the rows of a pane together before anything else."""
 _PANE, _CLOSED = "_pane", "_closed"
@@ -351,7 +351,7 @@ class SessionSteps(WindowSteps[Of]):
 
 
 class Panes:
-    """The table of a view's panes: per key and pane the parts of its aggregates, of the batches up to `through`.
+    """The table of a view's panes: per key and pane the parts of its aggregates, of the batches up to `position()`.
 
     `_closed` is the end of the last window over the pane that was closed when the rows came, null for none: they are
     late for that window and those before it, and on time for the others.

@@ -98,7 +98,8 @@ class Supervisor:
     def run(self, each: Callable[[], None] = lambda: None) -> SupervisorStatus:
         """Supervise until the end; the state then is `stopped` or `failed`. `each` is called a few times a second.
 
-        An interrupt is a request to stop, which is carried out before it is raised again.
+        An interrupt is a request to stop, which is carried out before it is raised again. An error that nothing here
+        expects ends the stream process, and the state is `failed`.
 
         Raises:
             LeaseError: another process holds the pipeline.
@@ -111,6 +112,9 @@ class Supervisor:
             try:
                 self._start(held)
                 self._go_on(held, each)
+            except Exception as error:
+                self._give_up(error)
+                raise
             except BaseException:
                 self.ask("stop")
                 self._go_on(held, lambda: None)
@@ -255,6 +259,14 @@ class Supervisor:
                 next_start=utc_now() + wait,
             )
 
+    def _give_up(self, error: Exception) -> None:
+        _log.exception("the supervisor has failed")
+        self._end_child()
+        # What was asked of the process is not what has ended it.
+        if self._ending == "stop":
+            self._ending = None
+        self._fail(LastWords(error=f"its supervisor has failed: {error or type(error).__name__}", final=True))
+
     def _kill(self, why: LastWords) -> None:
         _log.warning("killing the stream process, %s", why.error)
         self._killed_for = why
@@ -339,6 +351,7 @@ class Child:
         os.set_blocking(pulse_to, False)
         self._pulses = PulseReader(pulse_from)
         self._heard_at = time.monotonic()
+        self._output_limit = _OUTPUT_LIMIT
         self.pulse: Pulse | None = None
         """The newest sign of life, as of the last `listen`."""
         arguments = [pipeline.name, str(os.getpid()), str(last_words_to), str(pulse_to)]
@@ -381,11 +394,25 @@ class Child:
             self.pulse, self._heard_at = pulse, time.monotonic()
 
     def bound_output(self) -> None:
-        """The process appends to its output for months: at ten megabytes it begins anew, and one old one is kept."""
-        with suppress(FileNotFoundError):
-            if self._output.stat().st_size > _OUTPUT_LIMIT:
-                shutil.copyfile(self._output, self._output.with_suffix(".old.log"))
+        """The process appends to its output for months: at ten megabytes it begins anew, and one old one is kept.
+
+        Where that cannot be done, such as on a full disk, it is tried again ten megabytes later.
+        """
+        old = self._output.with_suffix(".old.log")
+        try:
+            size = self._output.stat().st_size
+            if size > self._output_limit:
+                self._output_limit = size + _OUTPUT_LIMIT
+                shutil.copyfile(self._output, old)
                 os.truncate(self._output, 0)
+                self._output_limit = _OUTPUT_LIMIT
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _log.warning("the output could not begin anew (%s)", error)
+            # The stream needs the room that a part of a copy takes.
+            with suppress(OSError):
+                old.unlink()
 
     def signal(self, number: int) -> None:
         """Send a signal to the Python process alone: its JVM would not wait for the end of the batch."""

@@ -1,10 +1,13 @@
-"""What a supervisor does when it is asked, with a stand-in for the stream process: real pipes and real signals."""
+"""What a supervisor does when it is asked, or fails itself, with a stand-in for the stream process: real pipes and
+signals."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +17,11 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.restarts import NoRestart
 from streaming.service import progress
 from streaming.service import supervisor as supervising
+from streaming.service.alerts import evaluate
 from streaming.service.overview import look, request
-from streaming.service.supervisor import Child
+from streaming.service.supervisor import Child, Supervisor
 from tests.streaming.service.streams import process_of, supervised, until
+from tests.support.disks import fill, mounted
 from tests.support.pipelines.beats import by_id
 from tests.support.pipelines.beats import pipeline as beats
 
@@ -109,3 +114,56 @@ def test_a_process_that_gives_no_sign_of_life_is_killed(lake: Lake, monkeypatch:
         os.kill(process_of(supervisor), signal.SIGSTOP)
         until(lambda: supervisor.status.state == "failed", "failed", lake, within=20)
     assert "it has given no sign of life for" in supervisor.status.failures[-1].error
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "why", "raised"),
+    [
+        (RuntimeError("a bug"), "failed", "its supervisor has failed: a bug", ["stream_is_up"]),
+        (KeyboardInterrupt(), "stopped", "", []),
+    ],
+)
+def test_a_supervisor_that_fails_leaves_word_of_it_and_one_that_is_interrupted_stops(
+    lake: Lake, error: BaseException, state: str, why: str, raised: list[str]
+) -> None:
+    supervisor, children = Supervisor(lake, PIPELINE), []
+
+    def fail_once_it_runs() -> None:
+        if supervisor.status.state == "running":
+            children.append(process_of(supervisor))
+            raise error
+
+    with pytest.raises(type(error)):
+        supervisor.run(each=fail_once_it_runs)
+    overview = look(lake, PIPELINE)
+    assert (overview.state, overview.why, overview.running) == (state, why, False)
+    assert [failure.final for failure in overview.failures] == [True] * bool(why)
+    assert [alert.name for alert in evaluate(overview, PIPELINE.limits, utc_now()) if not alert.passed] == raised
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.killpg(child, 0)
+
+
+def test_a_stream_whose_output_does_not_fit_twice_on_the_disk_goes_on_with_the_room_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervising, "_OUTPUT_LIMIT", 1_000_000)
+    lake = Lake(str(tmp_path / "disk" / "lake"))
+    with mounted(tmp_path / "disk") as disk, supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake, within=20)
+        filler = fill(disk, free=3_000_000)
+        (output,) = disk.rglob("stream.log")
+        grow(output)
+        until(lambda: "could not begin anew" in caplog.text, "tried", lake, within=20)
+        until(lambda: shutil.disk_usage(disk).free > 500_000, "given back", lake, within=20)
+        filler.unlink()
+        grow(output)
+        until(lambda: output.stat().st_size == 0, "begun anew", lake, within=20)
+        assert output.with_suffix(".old.log").stat().st_size == 4_000_000
+        assert (supervisor.status.state, supervisor.status.failures) == ("running", ())
+
+
+def grow(output: Path) -> None:
+    """Append what a process says in months."""
+    with output.open("ab") as appended:
+        appended.write(bytes(2_000_000))

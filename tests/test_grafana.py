@@ -148,6 +148,11 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do_and_names_alerts_that_the
         assert set(re.findall(r'alert!?="(\w+)"', rule["expr"])) <= set(ALERTS), rule["alert"]
 
 
+def test_what_is_up_or_not_is_asked_for_by_an_alert() -> None:
+    asked = {selector.name for rule in RULES for selector in selectors(rule["expr"])}
+    assert {name for name in DECLARED if name.endswith("_up")} <= asked
+
+
 @pytest.fixture
 def prometheus(lake: Lake, tmp_path: Path) -> Iterator[httpx.Client]:
     """A real Prometheus with the rules, which scrapes metrics as `tidemark metrics` serves them."""

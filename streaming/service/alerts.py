@@ -39,7 +39,8 @@ ALERTS: dict[AlertName, str] = {
     "stream_views_follow": "Every view follows its log.",
     "stream_lookups_answer": "Every row for which an enrichment asks gets its answer.",
     "stream_deliveries_arrive": "Every target takes what is delivered to it.",
-    "stream_receivers_receive": "Every receiver is connected, can write what comes, and its source has lost nothing.",
+    "stream_receivers_receive": "Every receiver runs, is connected, can write what comes, and its source has lost "
+    "nothing.",
     "stream_clocks_are_together": "The clocks of streams that are joined are not far apart.",
 }
 """The condition that each alert watches, as it reads while all is well."""
@@ -165,9 +166,9 @@ def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStat
 def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus:
     """They run also where no stream process does."""
     away = [
-        f"{receiver.name} waits for {receiver.address} for {_ago(now - receiver.away_since)}: {receiver.why}"
-        for receiver in overview.receivers
-        if receiver.away_since is not None and _longer(receiver.away_since, limits.source_away_for, now)
+        f"{what} for {_ago(now - since)}: {why}"
+        for what, since, why in _away(overview)
+        if _longer(since, limits.source_away_for, now)
     ]
     lost = [
         f"{receiver.name} has lost rows {_ago(now - receiver.lost_at)} ago: {receiver.lost}"
@@ -177,6 +178,24 @@ def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus
     numbers = {"receivers_that_wait": len(away)} if overview.receivers else {}
     text = "; ".join([*away, *lost]) or "all sources are there"
     return AlertStatus("stream_receivers_receive", not away and not lost, text, numbers)
+
+
+def _away(overview: Overview) -> Iterator[tuple[str, datetime, str]]:
+    """What is the matter with each receiver that is not there, since when, and why.
+
+    One that nobody has to keep running may be stopped, and what was before its supervisor began does not count.
+    """
+    begun, told = overview.supervised_since, {receiver.name for receiver in overview.receivers}
+    for receiver in overview.receivers:
+        if receiver.state != "stopped" and receiver.away_since is not None:
+            since = receiver.away_since if begun is None else max(receiver.away_since, begun)
+            yield f"{receiver.name} waits for {receiver.address}", since, receiver.why
+        elif receiver.state == "stopped" and begun is not None:
+            since = max(receiver.away_since or receiver.at, begun)
+            yield f"{receiver.name} has not been running", since, receiver.why or "it has stopped"
+    for name in (receiver.name for receiver in overview.pipeline.receivers if receiver.name not in told):
+        if begun is not None:
+            yield f"{name} has not been running", begun, "its process has never said a word"
 
 
 def _skew(skew: Skew | None, limits: Limits) -> AlertStatus:

@@ -49,6 +49,11 @@ class Overview:
         return self.holder is not None and self.holder.what == "stream"
 
     @property
+    def supervised_since(self) -> datetime | None:
+        """When the supervisor that sees to the pipeline began; None where none does."""
+        return datetime.fromisoformat(self.holder.since) if self.holder is not None and self.running else None
+
+    @property
     def skew(self) -> Skew | None:
         """The widest skew between the clocks of streams that are joined; None where none are, or nothing runs."""
         return None if self.process is None else widest_skew(self.pipeline, self.process.watermarks)

@@ -57,6 +57,8 @@ class ReceiverReport:
         self._written_at = self._logged_at = 0.0
         self._logged = ""
         before = self._control.read(RECEIVER, ReceiverStatus)
+        # One whose process dies again and again is away all the while.
+        died = None if before is None or before.state == "stopped" else before
         self.status = ReceiverStatus(
             name=receiver.name,
             address=receiver.connector.address,
@@ -65,6 +67,8 @@ class ReceiverReport:
             since=now(),
             at=now(),
             pid=os.getpid(),
+            why="" if died is None else died.why or f"its process before, {died.pid}, died",
+            away_since=None if died is None else died.away_since or died.at,
             lost="" if before is None else before.lost,
             lost_at=None if before is None else before.lost_at,
         )

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -24,8 +24,9 @@ from streaming import Connector, HttpPoll, Lake, Received, Reception, TcpSocket,
 from streaming.base.errors import LeaseError, ReceiverError
 from streaming.service import receivers, retries
 from streaming.service.alerts import evaluate
+from streaming.service.lease import take_lease
 from streaming.service.overview import look
-from streaming.service.receiver_status import receivers_of
+from streaming.service.receiver_status import ReceiverPlace, ReceiverReport, receivers_of
 from streaming.service.receivers import Receiving
 from streaming.sources import LandingGuarantee
 from tests.support.pipelines.polled import URL
@@ -93,6 +94,43 @@ def test_a_server_that_goes_and_comes_is_connected_to_again_and_what_it_sent_lan
             again.send(b"c\n")
             until(lambda: run.rows == 1, "received from the new server")
     assert landed_rows(lake)[3:] == ["c"]
+
+
+def test_while_a_supervisor_runs_each_receiver_has_to_and_its_alert_says_why_one_does_not(lake: Lake) -> None:
+    """Of one that never wrote, of one whose process died, and of one whose process dies again and again."""
+    (receiver,) = of_a_process.receivers
+    place = ReceiverPlace.of(of_a_process, receiver)
+
+    def told(minutes: float) -> list[str]:
+        now = begun + timedelta(minutes=minutes)
+        alerts = evaluate(look(lake, of_a_process), of_a_process.limits, now)
+        return [alert.text for alert in alerts if not alert.passed]
+
+    def start(minute: float) -> ReceiverReport:
+        return ReceiverReport(lake, place, receiver, lambda status: None, lambda: begun + timedelta(minutes=minute))
+
+    with take_lease(lake, of_a_process, "stream") as held:
+        begun = datetime.fromisoformat(held.holder.since)
+        assert told(4) == []
+        assert told(6) == ["lines_in has not been running for 6 min: its process has never said a word"]
+
+        start(-1000).change("stopped")
+        assert (told(4), told(6)) == ([], ["lines_in has not been running for 6 min: it has stopped"])
+
+        start(10).change("receiving")
+        gone = f"its process, {os.getpid()}, is gone"
+        assert (told(14), told(16)) == ([], [f"lines_in has not been running for 6 min: {gone}"])
+        with take_lease(lake, place, "receive"):
+            again = start(16)
+            again.connect()
+            (text,) = told(16)
+            assert text.endswith(f"for 6 min: its process before, {os.getpid()}, died")
+            again.change("receiving")
+            assert told(16) == []
+        start(17).connect()
+        start(18).connect()
+        assert (told(20), told(22)) == ([], [f"lines_in has not been running for 6 min: {gone}"])
+    assert told(1000) == []
 
 
 def test_a_line_that_is_too_long_is_refused_and_counted(lake: Lake) -> None:

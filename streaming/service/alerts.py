@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Literal
 
 from streaming.base import interval
@@ -30,7 +31,7 @@ AlertName = Literal[
 ]
 
 ALERTS: dict[AlertName, str] = {
-    "stream_is_up": "The stream has not failed, and its supervisor is there.",
+    "stream_is_up": "The stream has not failed, does not fail again and again, and its supervisor is there.",
     "stream_watermark_moves": "The watermark has moved lately, so windows close.",
     "stream_is_fresh": "Streams and views are as young as `fresh_within` says, and so is each value it names.",
     "stream_is_usual": "The last hour is as that hour of the weeks before: its rows, sums, means and shares of nulls.",
@@ -44,6 +45,10 @@ ALERTS: dict[AlertName, str] = {
     "stream_clocks_are_together": "The clocks of streams that are joined are not far apart.",
 }
 """The condition that each alert watches, as it reads while all is well."""
+
+
+_SHORT, _FEW = timedelta(minutes=10), 3
+"""A run that is no success, and how many of them are a few too many."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,10 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         last = overview.failures[-1] if overview.failures and overview.state == "failed" else None
         place = f" in {last.batch} ({last.origins})" if last is not None and last.batch else ""
         yield AlertStatus("stream_is_up", False, f"{overview.state}{place}: {overview.why}")
+    elif crashes := _crashes(overview, now):
+        last = overview.failures[-1]
+        text = f"{overview.state}: the last {crashes} starts each failed within {_ago(_SHORT)}: {last.error}"
+        yield AlertStatus("stream_is_up", False, text)
     else:
         yield AlertStatus("stream_is_up", True, overview.state)
     if process is None:
@@ -74,10 +83,12 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
             elif name != "stream_is_up":
                 yield AlertStatus(name, True, "no stream process runs")
         return
-    moved = process.watermark_moved
+    moved, begun = process.watermark_moved, overview.supervised_since
+    # It stood also while nobody wanted the stream to run.
+    stands_since = moved if moved is None or begun is None else max(moved, begun)
     yield AlertStatus(
         "stream_watermark_moves",
-        not _longer(moved, limits.watermark_stands_for, now),
+        not _longer(stands_since, limits.watermark_stands_for, now),
         "no watermark yet"
         if moved is None or process.watermark is None
         else f"it moved {_ago(now - moved)} ago, to {process.watermark:%Y-%m-%d %H:%M:%S} UTC",
@@ -122,6 +133,13 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
     )
     yield _receivers(overview, limits, now)
     yield _skew(overview.skew, limits)
+
+
+def _crashes(overview: Overview, now: datetime) -> int:
+    """The newest failures in a row that came soon after a start; 0 where they are few, or long ago."""
+    count = sum(1 for _ in takewhile(lambda failure: failure.ran < _SHORT, reversed(overview.failures)))
+    keeps_running = overview.state in ("starting", "running", "restarting")
+    return count if keeps_running and count >= _FEW and now - overview.failures[-1].at < _SHORT else 0
 
 
 def _freshness(overview: Overview, process: ProcessStatus, now: datetime) -> AlertStatus:

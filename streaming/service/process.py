@@ -43,7 +43,7 @@ from streaming.service.progress_table import ProgressTable
 from streaming.service.pulse import BEATS_EVERY, Pulse, send_pulse
 from streaming.service.query_errors import ingested_stream, transient_cause
 from streaming.service.repeated import Repeated
-from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
+from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus, first_status
 from streaming.spark import jars_of, start_session
 
 STOP, DRAIN = signal.SIGTERM, signal.SIGUSR1
@@ -84,8 +84,7 @@ class StreamProcess:
         threading.Thread(target=self._guard, name="guard", daemon=True).start()
         self._pulse.begin()
         try:
-            now = self._started
-            self._write_status(ProcessStatus(pid=os.getpid(), started=now, at=now, passed=now))
+            self._write_status(first_status(self._control, self._started))
             for group in dict.fromkeys(group for stream in self._pipeline.streams for group in stream.source.jars):
                 jars_of(group, _log.info)
             self._spark = start_session()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from streaming.service.progress import Measure
 from streaming.service.query_errors import ingest_query
 from streaming.service.repeated import Repeated
 from streaming.service.run import Run
-from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.status import ControlFolder, ProcessStatus, QueryStatus, first_status
 from streaming.service.usual import UnusualHours
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
@@ -126,7 +125,7 @@ class Reporter:
         self._counts: dict[str, Any] = {}
         self._shrinks: CatchUp | None = None
         self._recent: deque[Measure] = deque()
-        self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now(), passed=now())
+        self._status = first_status(ControlFolder(lake, pipeline), now())
         self._reporting = Repeated(f"{pipeline.name}: report of its state", _REPORTS_EVERY, self._report)
         self._counting = Repeated(f"{pipeline.name}: count of what waits", _COUNTS_EVERY, self._count)
         self._judging = Repeated(f"{pipeline.name}: unusual hours", _JUDGES_EVERY, self._judge)

@@ -266,5 +266,18 @@ class ControlFolder:
         return self.path / "stream.log"
 
 
+def first_status(control: ControlFolder, now: datetime) -> ProcessStatus:
+    """The status with which this process begins; a watermark that stands does not begin to with each process."""
+    before = control.read(PROCESS, ProcessStatus)
+    return ProcessStatus(
+        pid=os.getpid(),
+        started=now,
+        at=now,
+        passed=now,
+        watermark=None if before is None else before.watermark,
+        watermark_moved=None if before is None else before.watermark_moved,
+    )
+
+
 SUPERVISOR, PROCESS, REQUEST, RECEIVER = "supervisor.json", "process.json", "request.json", "receiver.json"
 """The names of the files."""

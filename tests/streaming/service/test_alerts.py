@@ -11,6 +11,7 @@ from streaming.base.errors import DeclarationError
 from streaming.declare.limits import Limits
 from streaming.declare.restarts import Failure
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
+from streaming.service.lease import Holder
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus, State
 from streaming.sources.source import SourceBacklog
@@ -64,6 +65,35 @@ def test_a_failed_stream_is_told_with_its_batch_and_its_files() -> None:
 
 def test_a_stream_whose_supervisor_is_gone_is_told() -> None:
     assert raised(seen("stopped", None, "its supervisor, process 7 on vm, is gone"), minute(1)) == ["stream_is_up"]
+
+
+def test_a_stream_that_fails_soon_after_each_of_three_starts_is_told_until_it_has_run_for_a_while() -> None:
+    def failed(minute_of: float, ran: float = 1) -> Failure:
+        return Failure(at=minute(minute_of), ran=timedelta(minutes=ran), error="the JVM ended with code -9")
+
+    def told(state: State, *failures: Failure, after: float = 1) -> list[str]:
+        overview = replace(seen(state, HEALTHY if state == "running" else None), failures=failures)
+        return raised(overview, failures[-1].at + timedelta(minutes=after))
+
+    soon = (failed(1), failed(3), failed(5))
+    for state in ("starting", "running", "restarting"):
+        assert told(state, *soon) == ["stream_is_up"]
+        assert told(state, *soon, after=9.9) == ["stream_is_up"]
+        assert told(state, *soon, after=10) == []
+        assert told(state, *soon[1:]) == []
+        assert told(state, failed(1), failed(13, ran=10), failed(15)) == []
+        assert told(state, failed(1, ran=1000), *soon) == ["stream_is_up"]
+    for ended_on_purpose in ("paused", "draining", "stopped"):
+        assert told(ended_on_purpose, *soon) == []
+    (alert, *_) = evaluate(replace(seen("restarting", None), failures=soon), LIMITS, minute(6))
+    assert alert.text == "restarting: the last 3 starts each failed within 10 min: the JVM ended with code -9"
+
+
+def test_a_watermark_that_stood_while_nobody_ran_the_stream_is_not_told_when_it_begins() -> None:
+    holder = Holder("vm", 7, "stream", minute(1000).isoformat(), minute(1000).isoformat(), "token")
+    begun = replace(seen(), holder=holder)
+    assert raised(begun, minute(1030)) == []
+    assert raised(begun, minute(1030.1)) == ["stream_watermark_moves"]
 
 
 def test_a_watermark_may_stand_for_the_limit_and_not_longer() -> None:

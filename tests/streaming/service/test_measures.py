@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from pyspark.sql import SparkSession
@@ -8,9 +9,13 @@ from pyspark.sql import SparkSession
 from streaming import Lake
 from streaming.log.batches import read_batches
 from streaming.operators.runtime import Written
+from streaming.service.observer import Observer
 from streaming.service.progress import Measure, latency
-from streaming.service.reporter import CatchUp, together
+from streaming.service.reporter import CatchUp, Reporter, together
+from streaming.service.run import Run
+from streaming.service.status import PROCESS, ControlFolder, ProcessStatus
 from streaming.service.watch import Watch
+from tests.streaming.service.streams import supervised, until
 from tests.support.instants import NOW, at
 from tests.support.pipelines.beats import pipeline
 from tests.support.runs import run
@@ -69,3 +74,28 @@ def test_nothing_measured_has_no_rate_and_no_latency() -> None:
     assert (rates.input_rate, rates.processing_rate, rates.batch_seconds, rates.latency) == (0, 0, None, None)
     empty = Measure("log", 1, at(0), at(1), rows=0)
     assert together([replace(empty, latency=(1.0, 1.0, 1.0))], seconds=60).latency is None
+
+
+def test_a_watermark_stands_over_restarts_since_the_process_that_saw_it_move(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moved(now: datetime) -> datetime | None:
+        """When the watermark moved, as a process tells that is started now."""
+        told: list[ProcessStatus] = []
+        begun = Run(spark, lake, pipeline, Observer(lambda: now))
+        reporter = Reporter(begun, Watch(lambda: now), lambda: now, lambda measures: None, told.append)
+        reporter.begin()
+        reporter.end()
+        ControlFolder(lake, pipeline).write(PROCESS, told[-1])
+        return told[-1].watermark_moved
+
+    assert moved(at(0)) is None
+    run(spark, lake, pipeline, [{"id": "a", "at": at(10).isoformat(), "value": 1}])
+    assert [moved(at(second)) for second in (100, 200)] == [at(100)] * 2
+    # A real process, which dies before it knows the log.
+    monkeypatch.setenv("JAVA_HOME", str(lake.path("nowhere")))
+    with supervised(lake) as supervisor:
+        until(lambda: supervisor.status.state == "failed", "failed", lake)
+    assert moved(at(300)) == at(100)
+    run(spark, lake, pipeline, [{"id": "a", "at": at(20).isoformat(), "value": 1}])
+    assert moved(at(400)) == at(400)

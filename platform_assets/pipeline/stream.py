@@ -1,6 +1,7 @@
 """A stream as a Dagster run: the same supervisor as `tidemark up`, started, drained and ended from the UI."""
 
 # Not with postponed annotations: dagster reads those of ops when they are declared.
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import uuid4
 
@@ -14,6 +15,9 @@ from platform_assets.tags import STREAM_TAG
 from streaming import Pipeline
 from streaming.base import utc_now
 from streaming.service import Supervisor, look, request
+
+_SUPERVISES_WITHIN = timedelta(minutes=1)
+"""A run that has begun takes the lease of its pipeline by then."""
 
 
 def stream_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -86,7 +90,10 @@ def control_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 
 def keeper_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefinition:
-    """Starts the run again when it died with its worker; not when somebody ended it, and not when it has failed."""
+    """Starts the run again when it died with its worker; not when somebody ended it, and not when it has failed.
+
+    What somebody ended is also a stream that `tidemark up` ran after the last run.
+    """
 
     @dg.sensor(
         name=dagster_name("keeper", pipeline.name),
@@ -97,13 +104,13 @@ def keeper_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefinit
     )
     def keep(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
         runs = context.instance.get_runs(dg.RunsFilter(job_name=job.name), limit=1)
-        return next_run(context.instance, lake, pipeline, runs[0] if runs else None)
+        return next_run(context.instance, lake, pipeline, runs[0] if runs else None, utc_now())
 
     return keep
 
 
 def next_run(
-    instance: dg.DagsterInstance, lake: LakeResource, pipeline: Pipeline, last: dg.DagsterRun | None
+    instance: dg.DagsterInstance, lake: LakeResource, pipeline: Pipeline, last: dg.DagsterRun | None, now: datetime
 ) -> dg.RunRequest | dg.SkipReason:
     """The keeper's decision, after the `last` run of the stream's job."""
     overview = look(lake.lake, pipeline)
@@ -111,15 +118,25 @@ def next_run(
         return dg.SkipReason(f"{pipeline.name} was never started here; launch {stream_job_name(pipeline)}")
     if overview.holder is not None:
         return dg.SkipReason(f"held by {overview.holder}")
+    if last.status == dg.DagsterRunStatus.CANCELED:
+        return dg.SkipReason("the last run was terminated; launch the job to start the stream again")
+    if last.status == dg.DagsterRunStatus.SUCCESS:
+        return dg.SkipReason("the stream was ended as asked; launch the job to start it again")
+    begun = _begun(instance, last)
+    if not last.is_finished and (last.status != dg.DagsterRunStatus.STARTED or now - begun < _SUPERVISES_WITHIN):
+        return dg.SkipReason(f"run {last.run_id} is {last.status.value}")
+    if overview.state == "failed":
+        return dg.SkipReason(f"the stream has failed: {overview.why}; correct the cause and launch the job")
+    # Whoever ended it need not have done so through Dagster.
+    if not overview.why and overview.since is not None and overview.since >= begun:
+        return dg.SkipReason("the stream was ended as asked; launch the job to start it again")
     if not last.is_finished:
-        if last.status != dg.DagsterRunStatus.STARTED or overview.state != "stopped":
-            return dg.SkipReason(f"run {last.run_id} is {last.status.value}")
         # Worker and code server died together, and nobody was left to say so.
         instance.report_run_failed(last, "the process that supervised the stream is gone")
-    elif last.status == dg.DagsterRunStatus.CANCELED:
-        return dg.SkipReason("the last run was terminated; launch the job to start the stream again")
-    elif last.status == dg.DagsterRunStatus.SUCCESS:
-        return dg.SkipReason("the stream was ended as asked; launch the job to start it again")
-    elif overview.state == "failed":
-        return dg.SkipReason(f"the stream has failed: {overview.why}; correct the cause and launch the job")
     return dg.RunRequest(run_key=f"after-{last.run_id}", tags={STREAM_TAG: pipeline.name})
+
+
+def _begun(instance: dg.DagsterInstance, run: dg.DagsterRun) -> datetime:
+    record = instance.get_run_record_by_id(run.run_id)
+    assert record is not None
+    return datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)

@@ -22,6 +22,7 @@ from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.pipeline.stream import next_run, stream_job_name
 from platform_assets.resources import LakeResource, default_resources
 from streaming import Freshness, Lake, Pipeline
+from streaming.base.intervals import utc_now
 from streaming.service.alerts import ALERTS
 from streaming.service.overview import Overview
 from streaming.service.status import (
@@ -230,12 +231,21 @@ def test_an_alert_is_posted_once_even_if_the_run_of_the_stream_told_dagster_firs
     )
 
 
-def keeper(instance: dg.DagsterInstance, lake: Lake, status: dg.DagsterRunStatus | None) -> dg.RunRequest | str:
-    """What the keeper does after a run that is in this status."""
+def keeper(
+    instance: dg.DagsterInstance, lake: Lake, status: dg.DagsterRunStatus | None, seconds: float = 61
+) -> dg.RunRequest | str:
+    """What the keeper does so many seconds after the beginning of a run that is in this status."""
     last = None
     if status is not None:
         last = instance.create_run_for_job(_job(), status=status)
-    decision = next_run(instance, LakeResource(home=lake.root), pipeline, last)
+    return decision_after(instance, lake, last, seconds)
+
+
+def decision_after(
+    instance: dg.DagsterInstance, lake: Lake, last: dg.DagsterRun | None, seconds: float
+) -> dg.RunRequest | str:
+    """What the keeper does so many seconds from now."""
+    decision = next_run(instance, LakeResource(home=lake.root), pipeline, last, utc_now() + timedelta(seconds=seconds))
     return decision if isinstance(decision, dg.RunRequest) else str(decision.skip_message)
 
 
@@ -264,6 +274,39 @@ def test_a_run_whose_supervisor_is_gone_is_marked_as_failed_and_followed(
     assert isinstance(keeper(instance, lake, dg.DagsterRunStatus.STARTED), dg.RunRequest)
     (run,) = instance.get_runs()
     assert run.status == dg.DagsterRunStatus.FAILURE
+
+
+def test_a_run_that_has_just_begun_is_left_alone(instance: dg.DagsterInstance, lake: Lake) -> None:
+    assert "is STARTED" in str(keeper(instance, lake, dg.DagsterRunStatus.STARTED, seconds=50))
+    (run,) = instance.get_runs()
+    assert run.status == dg.DagsterRunStatus.STARTED
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED])
+def test_the_keeper_starts_no_stream_that_was_ended_after_the_last_run_began_whoever_ran_it(
+    instance: dg.DagsterInstance, lake: Lake, status: dg.DagsterRunStatus
+) -> None:
+    last = instance.create_run_for_job(_job(), status=status)
+
+    def tell(state: State, since: datetime) -> None:
+        supervised = SupervisorStatus(state=state, since=since, supervisor=1, host="vm")
+        ControlFolder(lake, pipeline).write(SUPERVISOR, supervised)
+
+    tell("stopped", utc_now())
+    assert "ended as asked" in str(decision_after(instance, lake, last, 100))
+    assert [run.status for run in instance.get_runs()] == [status]
+    tell("failed", utc_now())
+    assert "has failed" in str(decision_after(instance, lake, last, 100))
+    tell("running", utc_now())
+    assert isinstance(decision_after(instance, lake, last, 100), dg.RunRequest)
+
+
+def test_a_run_that_died_without_a_word_is_followed_though_the_stream_was_ended_before_it(
+    instance: dg.DagsterInstance, lake: Lake
+) -> None:
+    ended = SupervisorStatus(state="stopped", since=utc_now(), supervisor=1, host="vm")
+    ControlFolder(lake, pipeline).write(SUPERVISOR, ended)
+    assert isinstance(keeper(instance, lake, dg.DagsterRunStatus.STARTED), dg.RunRequest)
 
 
 def test_a_view_whose_watermark_is_too_old_is_observed_so_that_its_policy_turns_it_late(

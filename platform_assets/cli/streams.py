@@ -69,6 +69,7 @@ def down(
 ) -> None:
     """End streams between two batches; the next start goes on there.
 
+    A drain starts a stream that is paused, and waits for the restart of one that has died.
     A drain of which an operator or a delivery is paused has not published all, and exits with 5.
     """
     lake, ended = current_lake(), ask("drain" if drain else "stop", pipelines)

@@ -71,7 +71,7 @@ def _behind(process: ProcessStatus) -> str:
 def drain_line(overview: Overview, now: datetime) -> str:
     """The progress of a stream's drain: what its queries have written, and the batch that runs in each."""
     if overview.process is None:
-        return f"{overview.pipeline.name}: {overview.state}"
+        return f"{overview.pipeline.name}: {overview.state}" + (f", {overview.why}" if overview.why else "")
     parts = [f"{overview.pipeline.name}: {'draining' if overview.state == 'draining' else 'asked to drain'}"]
     for name, query in overview.process.queries.items():
         running = ""

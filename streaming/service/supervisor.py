@@ -155,8 +155,9 @@ class Supervisor:
     def _take_request(self) -> None:
         request = self._control.read(REQUEST, Request)
         if request is not None and request.id != self.status.handled:
-            self._state.update(handled=request.id)
+            # In this order: what is asked once this one is seen to be handled counts, as the last.
             self._asked = request.action
+            self._state.update(handled=request.id)
 
     def _carry_out(self, held: Lease, action: Action) -> None:
         """One step towards what was asked; forgotten once it is reached."""
@@ -166,6 +167,10 @@ class Supervisor:
                 self._asked = None
         elif self._child is not None:
             self._end(self._child, "drain" if action == "drain" else "stop")
+        elif action == "drain" and self._ending != "drain":
+            # There is no process that could publish what was taken in; one that waits for its restart drains after it.
+            if self.status.next_start is None:
+                self._start(held)
         else:
             self._asked = None
             if action == "restart" or (action == "resume" and self.status.next_start is None):

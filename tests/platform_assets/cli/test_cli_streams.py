@@ -18,10 +18,12 @@ from pyspark.sql import SparkSession
 
 from platform_assets.cli import streams
 from platform_assets.cli.status_documents import QueryDocument
+from platform_assets.texts.status import drain_line
 from streaming.base.intervals import utc_now
 from streaming.declare.restarts import Failure
 from streaming.lake.lake import Lake
 from streaming.service.lease import take_lease
+from streaming.service.overview import Overview
 from streaming.service.status import (
     PROCESS,
     REQUEST,
@@ -179,6 +181,11 @@ def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake:
     assert "Traceback" not in text
     asked = ControlFolder(lake, pipeline).read(REQUEST, Request)
     assert asked is not None and asked.action == "drain"
+
+
+def test_a_drain_that_waits_for_a_restart_is_shown_with_its_reason() -> None:
+    waiting = Overview(pipeline, "restarting", utc_now(), "the disk is full", None, 1, (), None)
+    assert drain_line(waiting, utc_now()) == "beats: restarting, the disk is full"
 
 
 def test_a_drain_that_left_out_a_paused_operator_exits_with_5_and_says_why(lake: Lake) -> None:

@@ -14,11 +14,12 @@ import pytest
 from streaming import Lake
 from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
-from streaming.declare.restarts import NoRestart
+from streaming.declare.restarts import FixedDelay, NoRestart
 from streaming.service import progress
 from streaming.service import supervisor as supervising
 from streaming.service.alerts import evaluate
 from streaming.service.overview import look, request
+from streaming.service.status import State
 from streaming.service.supervisor import Child, Supervisor
 from tests.streaming.service.streams import process_of, supervised, until
 from tests.support.disks import fill, mounted
@@ -73,6 +74,47 @@ def test_a_drain_asked_for_before_the_process_listens_is_carried_out(lake: Lake)
         supervisor.ask("drain")
         until(lambda: supervisor.status.state in ("failed", "stopped"), "ended", lake, within=20)
     assert (supervisor.status.state, supervisor.status.failures) == ("stopped", ())
+
+
+@pytest.mark.parametrize("behaviour", ["", "crashing"])
+def test_a_drain_of_a_paused_stream_starts_a_process_that_drains(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    monkeypatch.setenv("STAND_IN", behaviour)
+    with supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        supervisor.ask("pause")
+        until(lambda: supervisor.status.state == "paused", "paused", lake)
+        told = states(monkeypatch, supervisor)
+        supervisor.ask("drain")
+        until(lambda: supervisor.status.state in ("failed", "stopped"), "ended", lake, within=20)
+    assert told == ["starting", "running", "draining", "failed" if behaviour else "stopped"]
+
+
+def test_a_drain_of_a_stream_that_waits_for_its_restart_is_carried_out_after_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with supervised(lake, replace(PIPELINE, restart=FixedDelay(5, "1 second"))) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        os.kill(process_of(supervisor), signal.SIGKILL)
+        until(lambda: supervisor.status.state == "restarting", "restarting", lake)
+        told = states(monkeypatch, supervisor)
+        supervisor.ask("drain")
+        until(lambda: supervisor.status.state in ("failed", "stopped"), "ended", lake, within=20)
+    assert told == ["starting", "running", "draining", "stopped"]
+    assert supervisor.status.restarts == 1
+
+
+def test_a_stop_takes_the_place_of_a_drain_that_waits_for_the_restart(lake: Lake) -> None:
+    with supervised(lake, replace(PIPELINE, restart=FixedDelay(5, "1 hour"))) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        os.kill(process_of(supervisor), signal.SIGKILL)
+        until(lambda: supervisor.status.state == "restarting", "restarting", lake)
+        request(lake, PIPELINE, "drain", "1", utc_now())
+        until(lambda: supervisor.status.handled == "1", "asked", lake)
+        assert supervisor.status.state == "restarting"
+        supervisor.ask("stop")
+        until(lambda: supervisor.status.state == "stopped", "stopped", lake, within=20)
 
 
 @pytest.mark.long
@@ -161,6 +203,13 @@ def test_a_stream_whose_output_does_not_fit_twice_on_the_disk_goes_on_with_the_r
         until(lambda: output.stat().st_size == 0, "begun anew", lake, within=20)
         assert output.with_suffix(".old.log").stat().st_size == 4_000_000
         assert (supervisor.status.state, supervisor.status.failures) == ("running", ())
+
+
+def states(monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor) -> list[State]:
+    """The states that a supervisor goes over to from now on, as it tells them."""
+    told: list[State] = []
+    monkeypatch.setattr(supervisor._state, "_on_state", lambda status: told.append(status.state))
+    return told
 
 
 def grow(output: Path) -> None:

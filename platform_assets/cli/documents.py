@@ -34,6 +34,7 @@ class FindingDocument(BaseModel):
     """One law: `checked` is how many things were compared, `broken` how many of them break it.
 
     `independent`: what must be was computed by another engine than what is. `waiting`: rows still to be delivered.
+    `unasked`: why nothing could be compared, such as that a target is away; empty otherwise.
     """
 
     law: str
@@ -45,6 +46,7 @@ class FindingDocument(BaseModel):
     advice: str
     independent: bool
     waiting: int = 0
+    unasked: str = ""
 
 
 class AuditDocument(Document):

@@ -132,9 +132,10 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
     table.add_column("compared")
     table.add_column("checked", justify="right")
     table.add_column("broken", justify="right")
-    held, subject, advice, waiting = True, None, list[str](), 0
+    held, subject, advice, waiting, unasked = True, None, list[str](), 0, 0
     for finding in findings:
         held, waiting = held and finding.holds, waiting + finding.waiting
+        unasked += bool(finding.unasked)
         if finding.subject != subject:
             subject = finding.subject
             table.add_row(Text(subject, "dim"))
@@ -142,7 +143,13 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
         table.add_row(finding.law, finding.compared, f"{finding.checked:,}", broken)
         advice += [finding.advice] if finding.advice and not finding.holds else []
     more = f", and {counted(waiting, 'row')} still to be delivered" if waiting else ""
-    table.caption = Text(f"every law holds{more}", _HOLDS) if held else Text(f"a law is broken{more}", _BROKEN)
+    if not held:
+        table.caption = Text(f"a law is broken{more}", _BROKEN)
+    elif unasked:
+        # What could not be asked does not hold for that.
+        table.caption = Text(f"no law is broken, but {unasked} could not be asked{more}", _BROKEN)
+    else:
+        table.caption = Text(f"every law holds{more}", _HOLDS)
     console.print(table)
     for text in advice:
         console.print(text, soft_wrap=True)

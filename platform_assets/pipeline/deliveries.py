@@ -113,13 +113,19 @@ def _checks(delivery: Delivery) -> dg.AssetChecksDefinition:
 
 def _result(key: dg.AssetKey, findings: Sequence[Finding]) -> dg.AssetCheckResult:
     broken = [finding for finding in findings if not finding.holds]
+    unasked = [finding.unasked for finding in findings if finding.unasked]
+    only_unasked = bool(unasked) and not broken
     compared = "; ".join(f"{finding.checked:,}: {finding.compared}" for finding in findings)
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=RECONCILED,
-        passed=not broken,
-        severity=dg.AssetCheckSeverity.ERROR,
-        description=" ".join(finding.advice or finding.compared for finding in broken) or compared,
+        passed=not broken and not unasked,
+        severity=dg.AssetCheckSeverity.WARN if only_unasked else dg.AssetCheckSeverity.ERROR,
+        description=(
+            f"could not run: {'; '.join(unasked)}"
+            if only_unasked
+            else " ".join(finding.advice or finding.compared for finding in broken) or compared
+        ),
         metadata={
             "compared": compared,
             "rows": max((finding.checked for finding in findings), default=0),

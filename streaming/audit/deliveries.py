@@ -87,7 +87,7 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
     try:
         held = runtime.connected().count() if not ledger.is_pending else None
     except SinkError as away:
-        yield Finding("delivery", delivery.name, 0, 0, f"not compared: the target is away ({away})")
+        yield _away(delivery, "not compared", away)
         return
     finally:
         runtime.disconnect()
@@ -118,7 +118,8 @@ def _contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[F
     try:
         outcome = _compared(spark, runtime, ledger)
     except SinkError as away:
-        outcome = f"the target is away ({away})"
+        yield _away(delivery, "contents not compared", away)
+        return
     finally:
         runtime.disconnect()
     if not isinstance(outcome, Finding) or runtime.ledger.read() != ledger:
@@ -126,6 +127,11 @@ def _contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[F
         yield Finding("delivery", delivery.name, 0, 0, f"contents not compared: {why}")
         return
     yield outcome
+
+
+def _away(delivery: Delivery, what: str, error: SinkError) -> Finding:
+    why = f"the target is away ({error})"
+    return Finding("delivery", delivery.name, 0, 0, f"{what}: {why}", unasked=why)
 
 
 def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding | str:

@@ -54,7 +54,7 @@ class Finding:
 
     `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
     another engine, without the code that computed what is. `waiting`: rows that nobody has acted on yet, which breaks
-    nothing.
+    nothing. `unasked`: why nothing could be compared now, though it can be at another time.
     """
 
     law: str
@@ -65,6 +65,7 @@ class Finding:
     advice: str = ""
     independent: bool = False
     waiting: int = 0
+    unasked: str = ""
 
     @property
     def holds(self) -> bool:

@@ -58,6 +58,15 @@ def test_values_are_text_for_people() -> None:
     ]
 
 
+def test_what_could_not_be_asked_is_not_said_to_hold() -> None:
+    console, text = terminal()
+    asked = Finding("delivery", "out", 3, 0, "rows of the table up to where it is = rows sent")
+    why = "the target is away (refused)"
+    assert print_findings(console, [asked, Finding("delivery", "out", 0, 0, f"not compared: {why}", unasked=why)])
+    assert "no law is broken, but 1 could not be asked" in text.getvalue()
+    assert "every law holds" not in text.getvalue()
+
+
 def test_the_longest_law_fits_on_a_line() -> None:
     console, text = terminal()
     law = Finding("partition", "departures_by_origin", 1_234, 0, "(row, window) pairs: on time or late")

@@ -60,10 +60,10 @@ def test_each_delivery_has_checks_that_a_schedule_can_run_at_night() -> None:
 
 
 @pytest.mark.long
-def test_checks_tell_a_changed_row_and_dead_letters_with_their_number(
+def test_checks_tell_a_changed_row_dead_letters_and_that_the_target_is_away(
     spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, postgres: str
 ) -> None:
-    """The table refuses one of three departures; then somebody changes another one."""
+    """The table refuses one of three departures; then somebody changes another one, and takes the table away."""
     run(postgres, "create table departures (flight bigint, origin text check (origin <> 'EWR'))")
     table = Delivery("table", flights, Postgres("departures", connection=postgres), select=("flight", "origin"))
     platform = platform_of(lake.root, table)
@@ -88,6 +88,10 @@ def test_checks_tell_a_changed_row_and_dead_letters_with_their_number(
     assert not after.passed
     assert after.metadata["broken"].value == 1
     assert str(after.description).startswith("not as sent: 1 row of ")
+    run(postgres, "alter table departures rename to gone")
+    away = checked()["reconciled"]
+    assert (away.passed, away.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert str(away.description).startswith("could not run: the target is away (")
 
 
 @pytest.mark.long

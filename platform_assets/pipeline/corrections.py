@@ -100,6 +100,8 @@ def corrections_op(pipeline: Pipeline, operator: Operator, evaluate: Evaluate) -
             done, uncorrected = _correct(context, where, spark, pipeline, operator, asked)
             _materialize(context, where, operator, done)
             report_current(context, where, operator)
+            # A day that failed is planned again, also where no newer batch comes.
+            settled = {} if uncorrected is not None else settled
         # Observed, not materialized: the corrections made of it would look outdated at once.
         if operator.tells_late:
             left = count_late(context.instance, spark.spark_session, where, operator)

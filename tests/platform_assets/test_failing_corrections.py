@@ -11,7 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.cli import pipelines
+from platform_assets.events.backlog import settled_through
 from platform_assets.events.counts import count_late
+from platform_assets.pipeline.builder import pipeline_definitions
+from platform_assets.resources import default_resources
 from streaming import (
     BoundedOutOfOrderness,
     Custom,
@@ -101,6 +104,22 @@ def test_the_day_of_such_a_row_is_named_and_all_others_are_corrected(
     assert raised.value.failed.keys() == failing and raised.value.corrected.keys() == {*days} - failing
     assert {row[0] for row in read(spark, lake, view, "corrections", "_day")} == {*days} - failing
     assert {entry.day for entry in runtime_of(view, lake).plan(spark)} == failing
+
+
+@pytest.mark.long
+def test_nothing_is_settled_before_every_planned_day_is_corrected(
+    spark: SparkSession, lake: Lake, instance: dg.DagsterInstance
+) -> None:
+    of = Pipeline(parts, (tens,))
+    late_on_three_days(spark, lake, of, 1)
+    definitions = dg.Definitions.merge(
+        pipeline_definitions(of),
+        dg.Definitions(resources=default_resources(lake.root), executor=dg.in_process_executor),
+    )
+    job = definitions.resolve_job_def("parts_corrections")
+    assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+    assert {row[0] for row in read(spark, lake, tens, "corrections", "_day")} == {day(0), day(2)}
+    assert settled_through(instance, of) is None
 
 
 @pytest.mark.long

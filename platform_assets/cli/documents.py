@@ -272,6 +272,15 @@ class PartDocument(BaseModel):
     judgement: JudgementDocument | None = None
 
 
+class BrokenModuleDocument(BaseModel):
+    """A module that cannot be used, so that what it declares is missing; see `streaming.base.BrokenModule`."""
+
+    module: str
+    file: str | None
+    line: int | None
+    reason: str
+
+
 class PipelinePlanDocument(BaseModel):
     """The parts of one pipeline, and how many of them the lake has otherwise than they are declared.
 
@@ -287,12 +296,14 @@ class PipelinePlanDocument(BaseModel):
 class PlanDocument(Document):
     """`tidemark plan --json`; `pending` is the sum over all pipelines.
 
-    Where it is 0 and no report is outdated, the command exits with 0.
+    Where it is 0, no report is outdated and there are no `broken_modules`, the command exits with 0. Modules are told
+    where no pipeline was named.
     """
 
     lake: str
     pending: int
     pipelines: list[PipelinePlanDocument]
+    broken_modules: list[BrokenModuleDocument] = []
 
 
 class VerdictDocument(BaseModel):

@@ -14,7 +14,7 @@ from rich.status import Status
 
 from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import AnyNames, AsJson, console, current_lake, spark_session
-from platform_assets.cli.documents import PipelinePlanDocument, PlanDocument
+from platform_assets.cli.documents import BrokenModuleDocument, PipelinePlanDocument, PlanDocument
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.rebuild import ShownRebuild, publish_again
 from platform_assets.cli.render import next_step, print_first, rows_to_print
@@ -23,7 +23,7 @@ from platform_assets.errors import BadSelection
 from platform_assets.reports.publication import is_of_older_results, read_publication
 from platform_assets.reports.registry import declared_reports
 from platform_assets.texts.rollout import part_lines, side_by_side
-from streaming.base import counted, utc_now
+from streaming.base import BrokenModule, counted, utc_now
 from streaming.declare import Operator, Pipeline, broken_modules
 from streaming.lake import Lake
 from streaming.operations import (
@@ -60,19 +60,20 @@ def plan(
     """Tell how what is declared differs from the lake, and what apply would do; writes nothing.
 
     Exits with 0 if there is nothing to do, with 2 if changes are pending or a report is outdated, and with 1 if it
-    fails.
+    fails, or if no name is given and a module cannot be used.
     Spark is started for --diff alone.
     """
-    lake, pipelines = current_lake(), named_pipelines(names)
+    lake, pipelines, broken = current_lake(), named_pipelines(names), _broken(names)
     found = [(pipeline, rollout(pipeline, lake=lake), _outdated_reports(pipeline)) for pipeline in pipelines]
     pending = [each.pipeline for _, each, outdated in found if each.pending or outdated]
     with _Replays(diff, _keys(diff_keys), rows_to_print(limit)) as replays:
         if as_json:
             told = [_document(*each, replays) for each in found]
-            PlanDocument(lake=lake.root, pending=sum(each.pending for each in told), pipelines=told).print()
+            modules = [BrokenModuleDocument.model_validate(module, from_attributes=True) for module in broken]
+            pending_parts = sum(each.pending for each in told)
+            PlanDocument(lake=lake.root, pending=pending_parts, pipelines=told, broken_modules=modules).print()
         else:
-            if not names:
-                print_broken(broken_modules())
+            print_broken(broken)
             for pipeline, each, outdated in found:
                 _print(pipeline, each)
                 _print_outdated(outdated)
@@ -80,6 +81,9 @@ def plan(
                     _print_replay(replays.of(pipeline, part), limit)
             if pending:
                 next_step(console, f"tidemark apply {' '.join(pending)}", "does this.")
+    if broken:
+        # Nobody knows what the pipelines of such a module need.
+        raise typer.Exit(ExitCode.FAILED)
     if pending:
         raise typer.Exit(ExitCode.USAGE)
 
@@ -92,10 +96,12 @@ def apply(
 
     Streams may run meanwhile. If it is killed, running it again goes on where it was.
     Tables of what is not declared any more are named, and stay.
-    Exits with 2 if something is left that waits for a word or is refused.
+    Exits with 2 if something is left that waits for a word or is refused, and with 1 if no name is given and a module
+    cannot be used.
     """
     lake = current_lake()
-    pipelines = named_pipelines(names)
+    pipelines, broken = named_pipelines(names), _broken(names)
+    print_broken(broken)
     pending: list[Pipeline] = []
     outdated: list[Pipeline] = []
     for pipeline in pipelines:
@@ -117,9 +123,17 @@ def apply(
     if left:
         if not pending and not outdated:
             console.print("\nNothing of this is done by apply; the lines above say what to do.")
-        raise typer.Exit(ExitCode.USAGE)
-    if not pending and not outdated:
+    elif not pending and not outdated:
         console.print("\nThere is nothing to apply.")
+    if broken:
+        raise typer.Exit(ExitCode.FAILED)
+    if left:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def _broken(names: Sequence[str] | None) -> tuple[BrokenModule, ...]:
+    """The modules that cannot be used, whose pipelines are missing where all are meant."""
+    return () if names else broken_modules()
 
 
 def _apply(

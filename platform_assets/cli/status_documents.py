@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from pydantic import BaseModel
 
-from platform_assets.cli.documents import Document
+from platform_assets.cli.documents import BrokenModuleDocument, Document
 from platform_assets.cli.retention_documents import RetentionDocument
 from platform_assets.texts.positions import LogPosition
 from streaming.base import BrokenModule
@@ -243,15 +243,6 @@ class UpstreamDocument(BaseModel):
     days_due: list[date]
     is_counted: bool
     revisions: int
-
-
-class BrokenModuleDocument(BaseModel):
-    """A module that cannot be used, so that what it declares is missing; see `streaming.base.BrokenModule`."""
-
-    module: str
-    file: str | None
-    line: int | None
-    reason: str
 
 
 class StatusDocument(Document):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from math import isfinite
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
@@ -91,7 +90,7 @@ def _hours(
     rows = frame.groupBy(at.alias("at")).agg(F.expr(f"cast({value} as double)").alias("value")).collect()
     hours = {datetime.fromtimestamp(row["at"], UTC): row["value"] for row in rows if row["at"] is not None}
     return judge_hours(
-        {hour: each for hour, each in hours.items() if each is not None and isfinite(each)},
+        {hour: each for hour, each in hours.items() if each is not None},
         Usual(last=last, holidays=tuple(map(date.fromisoformat, holidays)), **rule),
         datetime.fromtimestamp(until["until"] // 1_000_000, UTC),
         empty=0.0 if counts else None,

@@ -113,13 +113,13 @@ class ValuesDocument(BaseModel):
 class UnusualHourDocument(BaseModel):
     """An hour that began `at`, by `aggregate` of a stream or view: its `value`, and the `median` of the weeks before.
 
-    Usual would have been a value from `low` to `high`.
+    Usual would have been a value from `low` to `high`. `value` is null where it is NaN or infinite.
     """
 
     of: str
     aggregate: str
     at: datetime
-    value: float
+    value: float | None
     median: float
     low: float
     high: float

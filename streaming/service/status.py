@@ -81,13 +81,14 @@ class ValuesStatus(_File):
 class UnusualHour(_File):
     """An hour that began `at`: its value, and what would have been usual: the median, and the bounds around it.
 
+    The value is null where it is NaN or infinite, which JSON does not have.
     `of` is the stream or view, and `aggregate` what its value is, where a running stream was asked.
     """
 
     of: str = ""
     aggregate: str = ""
     at: datetime
-    value: float
+    value: float | None
     median: float
     low: float
     high: float
@@ -95,7 +96,8 @@ class UnusualHour(_File):
     def __str__(self) -> str:
         named = f"{self.aggregate} of {self.of!r} at " if self.of else ""
         usually = f"usually {self.median:,.4g} ({self.low:,.4g} to {self.high:,.4g})"
-        return f"{named}{self.at:%Y-%m-%d %H:%M}: {self.value:,.4g}, {usually}"
+        value = "no finite number" if self.value is None else f"{self.value:,.4g}"
+        return f"{named}{self.at:%Y-%m-%d %H:%M}: {value}, {usually}"
 
 
 class ProcessStatus(_File):

@@ -42,7 +42,8 @@ def judge_hours(
     """The hours before `as_of` by the rule; it depends on nothing else, so that any instant can be judged again.
 
     `hours` has the value of each hour by its begin. One that it lacks, after its first, has the value `empty`; without
-    that it is no hour. `counts`: values are numbers of rows.
+    that it is no hour. From one without a finite value nothing is learnt, and it is unusual. `counts`: values are
+    numbers of rows.
     """
     end = _hour(as_of)
     begin = end - max(HOUR, interval(rule.last) // HOUR * HOUR)
@@ -60,8 +61,10 @@ def judge_hours(
         if counts:
             spread = max(spread, sqrt(max(usual, 1.0)))
         reach = max(rule.factor * spread, rule.least)
-        if abs(value - usual) > reach:
-            unusual.append(UnusualHour(at=at, value=value, median=usual, low=usual - reach, high=usual + reach))
+        # Of NaN no comparison is true.
+        if not isfinite(value) or abs(value - usual) > reach:
+            told = value if isfinite(value) else None
+            unusual.append(UnusualHour(at=at, value=told, median=usual, low=usual - reach, high=usual + reach))
     return JudgedHours(judged, tuple(unusual))
 
 
@@ -232,7 +235,7 @@ class _Stored:
     def values(self, asked: HourlySum) -> dict[datetime, float]:
         """The value of each hour that has one."""
         values = {hour: sums[asked.column or ""].value(asked) for hour, sums in self._sums.items()}
-        return {hour: value for hour, value in values.items() if value is not None and isfinite(value)}
+        return {hour: value for hour, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -297,7 +300,8 @@ def _learnt(history: Iterator[tuple[datetime, float]], rule: Usual) -> tuple[dic
     """The median of each hour of the week that has come often enough, and its spread."""
     of_slot: dict[int, list[float]] = defaultdict(list)
     for at, value in history:
-        of_slot[_slot(at)].append(value)
+        if isfinite(value):
+            of_slot[_slot(at)].append(value)
     known = {slot: values for slot, values in of_slot.items() if len(values) >= rule.minimum}
     medians = {slot: median(values) for slot, values in known.items()}
     relative = [

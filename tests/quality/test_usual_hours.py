@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.unusual import END, drawn
 from quality import Suite, always, run_suite, usual
@@ -18,6 +19,16 @@ def hours(spark: SparkSession) -> DataFrame:
     """A row for each hour of nine weeks, and one of the hour that has just begun."""
     rows = [(at, value) for at, value in SERIES.rows.items()]
     return spark.createDataFrame([*rows, (END + timedelta(minutes=5), 1.0)], "window_start timestamp, n double")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_an_hour_without_a_finite_value_is_unusual(hours: DataFrame, value: str) -> None:
+    last = END - HOUR
+    broken = hours.withColumn("n", F.when(F.col("window_start") == F.lit(last), float(value)).otherwise(F.col("n")))
+    suite = Suite((usual("volume", Usual("sum(n)", last="1 hour")),))
+    (volume,) = run_suite(lambda: broken, suite)
+    assert (volume.outcome, volume.value) == ("failed", 1.0)
+    assert f"{last:%Y-%m-%d %H:%M}: no finite number, usually " in volume.observed
 
 
 def test_spark_judges_the_hours_of_a_version_as_they_are_judged_without_it(hours: DataFrame) -> None:

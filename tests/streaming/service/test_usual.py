@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from math import pi, sqrt
+from math import inf, nan, pi, sqrt
 from pathlib import Path
 from shutil import copytree, rmtree
 from threading import Event
@@ -74,6 +74,21 @@ def test_an_hour_without_rows_is_one_with_none_where_rows_are_counted_and_no_hou
     assert told(hours) == []
     counted = judge_hours(hours, Usual(), MONDAY + 10 * HOUR, empty=0.0, counts=True)
     assert [each.at for each in counted.unusual] == [MONDAY + 9 * HOUR]
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+def test_an_hour_without_a_finite_value_is_unusual_and_nothing_is_learnt_of_it(value: float) -> None:
+    usual = [100.0, 104, 96, 102, 98]
+    as_of = MONDAY + 10 * HOUR
+    (hour,) = judge_hours(weeks_of([*usual, value]), Usual(), as_of).unusual
+    assert (hour.at, hour.value) == (MONDAY + 9 * HOUR, None)
+    assert str(hour).startswith("2026-03-02 09:00: no finite number, usually 100 (")
+    status = ProcessStatus(pid=1, started=MONDAY, at=as_of, passed=as_of, unusual=(hour,))
+    assert ProcessStatus.model_validate_json(status.model_dump_json()) == status
+    assert judge_hours(weeks_of([104.0, 96, 102, value]), Usual(), as_of).judged == 0, "too few weeks to judge by"
+    with_a_gap = judge_hours(weeks_of([100.0, 104, value, 96, 102, 98, 300]), Usual(), as_of)
+    assert with_a_gap == judge_hours(weeks_of([100.0, 104, 96, 102, 98, 300]), Usual(), as_of)
+    assert judge_hours(weeks_of([value, *usual[:3], 300]), Usual(), as_of).judged == 0
 
 
 def test_of_a_holiday_nothing_is_told_and_nothing_learnt() -> None:
@@ -268,6 +283,14 @@ def test_an_hour_of_a_view_is_judged_when_its_windows_are_closed_and_nothing_bef
     (told,) = (each for each in seen(hours, ten, {"by_hour": ten + HOUR}) if each.of == "by_hour")
     assert (told.at, told.aggregate, told.value) == (ten, "sum(orders)", 4_000.0)
     assert str(told).startswith(f"sum(orders) of 'by_hour' at {ten:%Y-%m-%d %H:%M}: 4,000, usually ")
+
+
+def test_a_mean_that_is_no_number_is_told_of_a_running_stream(tmp_path: Path) -> None:
+    lake, series, ten = Lake(str(tmp_path)), drawn(5, level=40.0), END - 14 * HOUR
+    series.mean[ten] = nan
+    write(lake, series, END)
+    told = seen(UnusualHours(lake, shop), ten + HOUR, {"orders": ten + HOUR})
+    assert [(each.at, each.value) for each in told if each.aggregate == "avg(amount)"] == [(ten, None)]
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,12 @@ class Pins:
             pipeline=self.pipeline,
         )
 
+    def are_older_than(self, others: Pins) -> bool:
+        """True if they pin an older version than the others of some table, and nothing that the others do not."""
+        there = {pin.table_id: pin.version for pin in others.tables}
+        ahead = [pin.version - there[pin.table_id] if pin.table_id in there else 1 for pin in self.tables]
+        return min(ahead, default=0) < 0 >= max(ahead, default=0)
+
     def versions(self) -> dict[str, int | None]:
         """Version per role, null for what is absent: for people and for a commit's metadata."""
         return {**{pin.role: pin.version for pin in self.tables}, **dict.fromkeys(self.absent)}

@@ -13,7 +13,7 @@ from rich.status import Status
 from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import OperatorName, console, current_lake, find_operator, spark_session
 from platform_assets.cli.render import next_step
-from platform_assets.reports.errors import NothingToReport
+from platform_assets.reports.errors import NewerIsPublished, NothingToReport
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import broken_reports, declared_reports
@@ -101,5 +101,7 @@ def publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
             console.print(text, soft_wrap=True)
         except NothingToReport:
             console.print(f"report {report.name} stays as it was, for no window is closed yet.")
+        except NewerIsPublished:
+            console.print(f"report {report.name} stays as it was, for another process has published a newer one.")
         else:
             console.print(f"report {report.name} is published again.")

@@ -129,7 +129,9 @@ def report_sensor(
         if not running and any(waiting(context.instance, lake.lake, each) for each in read):
             return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
         if _is_published(context.instance, lake.lake, report):
-            return dg.SkipReason(f"{report.name} is published from exactly these versions; launch its job to repeat it")
+            return dg.SkipReason(
+                f"{report.name} is published from exactly these versions, or newer ones; launch its job to repeat it"
+            )
         return dg.RunRequest(run_key=context.dagster_run.run_id)
 
     return follow

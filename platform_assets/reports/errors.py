@@ -23,6 +23,12 @@ class NothingToReport(ReportError):
     code = "report.empty"
 
 
+class NewerIsPublished(ReportError):
+    """The report is published from newer versions than those that were pinned, and stays as it is."""
+
+    code = "report.newer"
+
+
 class DimensionError(ReportError):
     """There is nothing where a dimension should be, or it is not what is declared."""
 

@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from platform_assets.reports.errors import NothingToReport
+from platform_assets.reports.errors import NewerIsPublished, NothingToReport
 from platform_assets.reports.files import FileFormat, as_csv, as_html, as_parquet, as_png, put, with_decimals
 from platform_assets.reports.landed import land_dimension, newest_pin
 from platform_assets.reports.publication import (
@@ -38,10 +38,13 @@ from quality import (
     warnings_on,
 )
 from quality.verdicts import table_id, table_name, write_rows
-from streaming.base import utc_now
+from streaming.base import told, utc_now
 from streaming.lake import Lake
+from streaming.service import LeasePlace, take_lease
 from streaming.spark import frame_of_arrow
 from streaming.tables import delta
+
+_WAITS_FOR_ANOTHER = 60.0
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,31 @@ def publish(
 
     Every section is computed, judged and drawn before the first is written. The report is what its publication says,
     which is put in place last and in one step; whatever stops it before that leaves the report before it as it was.
+    Publications of one report come one after the other, so that verdicts are on the very version that is written.
 
     Raises:
         GateClosed: a pinned version or the computed report is not known to be good.
         NothingToReport: no window is closed yet.
         DimensionError: a dimension is not there, or not what is declared.
+        NewerIsPublished: it is published from newer versions than the pinned ones.
+        LeaseError: another process publishes it, and does not end.
     """
+    place = LeasePlace(f"{report.pipeline.name}/reports/{report.name}")
+    with take_lease(lake, place, "report", wait=_WAITS_FOR_ANOTHER):
+        before = read_publication(lake, report.name)
+        if before is not None and pins.are_older_than(before.pins):
+            raise NewerIsPublished(
+                f"report {report.name!r} is published from newer versions than {pins.versions()}, by run "
+                f"{before.run_id} at {told(before.published_at)}. It stays as it is.",
+                f"`tidemark report {report.name}` publishes what is current now.",
+                report=report.name,
+            )
+        return _publish(spark, lake, report, pins, run_id, now)
+
+
+def _publish(
+    spark: SparkSession, lake: Lake, report: Report, pins: Pins, run_id: str, now: Callable[[], datetime]
+) -> Published:
     open_gate(spark, lake, report.pipeline, pins, reads=report.reads)
     dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
     warnings = [*warnings_on(lake, report.pipeline, pins, report.reads)]
@@ -167,8 +189,13 @@ def publish(
 
 
 def is_up_to_date(lake: Lake, report: Report, pins: Pins) -> bool:
-    """True if exactly these versions are published, and what lies beside them; then there is nothing to publish."""
+    """True if exactly these versions are published, and what lies beside them, or newer ones.
+
+    Then there is nothing to publish.
+    """
     publication = read_publication(lake, report.name)
+    if publication is not None and pins.are_older_than(publication.pins):
+        return True
     if publication is None or publication.pins != pins:
         return False
     dimensions = {dimension.name: newest_pin(lake, dimension) for dimension in report.dimensions}

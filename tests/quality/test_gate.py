@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from docs.examples.orders import orders_per_day, pipeline
 from quality import (
     GateClosed,
+    Pin,
     Pins,
     QualityError,
     all_verdicts,
@@ -216,3 +217,17 @@ def test_pins_that_do_not_fit_are_refused(spark: SparkSession, shop: Lake, lake:
         open_gate(spark, shop, pipeline, replace(pins, tables=pins.tables[:1]))
     with pytest.raises(NotBuiltYet, match=r"'orders/orders_per_day'.*tidemark run orders"):
         pin(Lake(str(tmp_path / "nothing")), pipeline)
+
+
+@pytest.mark.parametrize(
+    ("log", "view", "is_older"),
+    [(("l", 3), ("v", 7), True), (("l", 4), ("v", 7), False), (("l", 3), ("v", 8), False), (("l", 3), ("w", 0), False)],
+    ids=["one older", "the same", "one older and one newer", "a view that was made anew"],
+)
+def test_pins_are_older_where_nothing_in_them_is_newer(
+    log: tuple[str, int], view: tuple[str, int], is_older: bool
+) -> None:
+    def pins(*tables: tuple[str, int]) -> Pins:
+        return Pins("orders", tuple(Pin(table, table, table, table, version) for table, version in tables))
+
+    assert pins(log, view).are_older_than(pins(("l", 4), ("v", 7))) is is_older

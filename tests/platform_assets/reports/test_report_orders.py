@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from docs.examples.orders import orders_per_day, pipeline
 from platform_assets.pipeline.reports import report_asset
 from platform_assets.reports import publish as publish_module
-from platform_assets.reports.errors import NothingToReport
+from platform_assets.reports.errors import NewerIsPublished, NothingToReport
 from platform_assets.reports.publication import (
     outdated_files,
     published_as_of,
@@ -26,10 +26,10 @@ from platform_assets.reports.publication import (
 from platform_assets.reports.publish import is_up_to_date, judge_and_publish, publish, sources_as_of
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
-from quality import GateClosed, Pins, Suite, always, pin, unique, verdicts_for
+from quality import GateClosed, Pins, Suite, always, judge, pin, unique, verdicts_for
 from quality.verdicts import write_rows
 from streaming import Tumbling
-from streaming.base.errors import DeclarationError, NotBuiltYet
+from streaming.base.errors import DeclarationError, LeaseError, NotBuiltYet
 from streaming.lake.lake import Lake
 from streaming.tables.history import commits_of
 from streaming.views.corrections import correct
@@ -99,6 +99,47 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
         run(spark, lake, pipeline, [order("d", "2025-12-01T12:00:00Z", 100.00)])
         publish(spark, lake, report, pin(lake, pipeline), "run-3")
     assert published(lake) == (0, rows, csv)
+
+
+@pytest.mark.long
+def test_an_older_publication_does_not_replace_a_newer_one(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, ORDERS, end_of_input=True)
+    older = pin(lake, pipeline)
+    judge(spark, lake, pipeline, older, "run-1", lambda: NOW)
+    run(spark, lake, pipeline, [order("c", "2025-12-02T11:00:00Z", 1.00)], end_of_input=True)
+    newest = judge_and_publish(spark, lake, report, "run-2")
+    for pins in (older, newest.pins):
+        assert is_up_to_date(lake, report, pins)
+    with pytest.raises(NewerIsPublished, match=r"by run run-2 at .*`tidemark report revenue_per_day` publishes"):
+        publish(spark, lake, report, older, "run-1")
+    publication = read_publication(lake, report.name)
+    assert publication is not None and (publication.run_id, publication.pins) == ("run-2", newest.pins)
+    assert publish(spark, lake, report, newest.pins, "run-3").versions == {"revenue_per_day": 1}
+
+
+@pytest.mark.long
+def test_one_process_at_a_time_publishes_a_report(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the rows of the first are judged, another one begins."""
+    monkeypatch.setattr(publish_module, "_WAITS_FOR_ANOTHER", 0.0)
+    run(spark, lake, pipeline, ORDERS, end_of_input=True)
+    others: list[str] = []
+
+    def beside(sources: Sources) -> Suite:
+        if not others and sources.spark is not None:
+            others.append("begun")
+            with pytest.raises(LeaseError, match=r"is already held by process .*report, since"):
+                judge_and_publish(spark, lake, report, "run-2")
+            others.append("refused")
+        return revenue_suite(sources)
+
+    first = replace(report, sections=(replace(report.sections[0], suite=beside),))
+    judge_and_publish(spark, lake, first, "run-1")
+    publication = read_publication(lake, report.name)
+    assert others == ["begun", "refused"] and publication is not None and publication.run_id == "run-1"
+    judge_and_publish(spark, lake, report, "run-3")
+    assert published(lake)[0] == 1
 
 
 @pytest.mark.long

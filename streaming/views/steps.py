@@ -79,12 +79,13 @@ class _OpenSessions:
         return delta.size(self._uri)
 
     def forget_others(self) -> None:
-        """Remove state with other columns, kept before a row of a log was first taken back; the logs make it anew."""
-        table = delta.open_table(self._uri) if self._sessions_may_part else None
-        if table is not None:
-            kept = delta.columns_of(table)
-            if kept.simpleString() != self._schema.simpleString():
-                storage.remove_folder(self._uri)
+        """Remove state with other columns; the logs make it anew.
+
+        It was kept before a stream got a column, or before a row of a log was first taken back.
+        """
+        table = delta.open_table(self._uri)
+        if table is not None and delta.columns_of(table).simpleString() != self._schema.simpleString():
+            storage.remove_folder(self._uri)
 
     def until(self, position: Progress, after: Progress) -> DataFrame:
         """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.

@@ -83,6 +83,7 @@ sessions = CoGrouped(
     "visits", ours, theirs, ON, SessionWindow("3 seconds"), "a array<string>, b array<string>", unequal
 )
 together = WindowJoined("together", ours, theirs, ON, SessionWindow("3 seconds"), VALUES)
+distinct = Windowed("distinct", ours, SessionWindow("3 seconds"), {"n": agg.count()}, by=("k",), distinct=("v",))
 OPERATORS: tuple[TwoSided, ...] = (outer, sliding, sessions, together)
 PIPELINE = Pipeline(name="meeting", streams=(ours, theirs), operators=OPERATORS)
 
@@ -303,3 +304,39 @@ def test_what_a_function_raises_is_told_with_its_key_and_window(
     told = r"raises of co-group 'failing' failed for \(k='[pq]'\) and the window from 2025-12-31 .*: ValueError: no \("
     with pytest.raises(FunctionError, match=told):
         [step.run() for step in steps]
+
+
+@pytest.mark.long
+def test_a_column_that_is_added_or_moved_is_null_in_what_an_open_session_had_kept(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """```
+    ours    p@1=a1          p@3=a3 in Rome
+    theirs         p@2=b2                    p@40
+    ```
+    """
+
+    def shop(columns: str) -> tuple[Pipeline, CoGrouped, WindowJoined, Windowed]:
+        left = replace(ours, format=Json(columns))
+        of_all = replace(sessions, left=left), replace(together, left=left), replace(distinct, of=left)
+        return Pipeline(name="meeting", streams=(left, theirs), operators=of_all), *of_all
+
+    def go_on(pipeline: Pipeline, *rows: Mapping[str, Any]) -> list[str]:
+        """The tables of state, each by an identity that it has for as long as it is there."""
+        for row in rows:
+            land_all(lake, ours if "k" in row else theirs, [{**row, "at": at(row["at"]).isoformat()}])
+        drain(spark, lake, pipeline, now=lambda: NOW)
+        return [DeltaTable(lake.table(of, "state")).metadata().id for of in pipeline.operators]
+
+    before, *_ = shop("k string, at timestamp not null, v string")
+    kept = go_on(before, {"k": "p", "at": 1, "v": "a1"}, {"id": "p", "at": 2, "v": "b2"})
+    assert go_on(before, {"k": "q", "at": 2, "v": "a2"}) == kept, "state is made anew where nothing has changed"
+    after, visits, pairs, counted = shop("place string, v string, k string, at timestamp not null")
+    anew = go_on(after, {"k": "p", "at": 3, "v": "a3", "place": "Rome"})
+    assert not {*anew} & {*kept}
+    assert go_on(after, {"k": "p", "at": 40, "v": "a40"}, {"id": "p", "at": 50, "v": "b50"}) == anew
+    first = runtime_of(visits, lake).readable["first"](spark)
+    assert [sorted(row.a) for row in first.where("k = 'p'").collect()] == [["a1", "a3"]]
+    assert tuples(runtime_of(pairs, lake).readable["first"](spark), "a", "b") == [("a1", "b2"), ("a3", "b2")]
+    assert tuples(runtime_of(counted, lake).readable["first"](spark), "k", "n") == [("p", 2), ("q", 1)]
+    assert all(finding.holds for finding in audit(spark, lake, after))

@@ -177,11 +177,15 @@ class Publishing:
     ) -> DeltaTable:
         """Commit what the look finds, or that it finds nothing; returns the changes with it."""
         after, retells, others = look.seen(before), begins, ""
+        schema = self._schema(look.columns, changes=True)
         if changes is None:
-            changes = self._create(CHANGES, self._schema(look.columns, changes=True))
+            changes = self._create(CHANGES, schema)
         elif after.of_generation != before.of_generation:
             others = self._other_types(changes, look.columns)
             begins = begins or bool(others)
+        if not begins:
+            # What was told before is compared with what has another field by now.
+            delta.widen_open(changes, schema)
         told = replace(after, revision=before.revision + 1)
         staged = self._staged(spark, look, changes, before, told, begins=begins)
         if staged is None or not (staged.rows or begins):
@@ -324,9 +328,11 @@ class Publishing:
         current = delta.open_table(self._current) or self._create(CURRENT, wanted)
         at, newest = revision_of(current), revision_of(changes)
         has_others = not {field.name for field in current.schema().fields} <= {*wanted.names}
+        begins_anew = _number(changes, _BEGINS) > at >= 0
+        if not begins_anew:
+            delta.widen_open(current, wanted)
         if at >= newest and not has_others:
             return False
-        begins_anew = _number(changes, _BEGINS) > at >= 0
         taken_back = _number(changes, _TAKEN_BACK)
         if taken_back > at or begins_anew or has_others:
             staged = self._folded(spark, changes, current, wanted, begins_anew=begins_anew, has_others=has_others)

@@ -320,13 +320,18 @@ class SqlViewSteps:
         return _effect_on_keys(self._view, keys, standing)
 
     def _published(self, table: DeltaTable) -> DeltaTable | None:
-        """The open table of what is published, where that is as far as the open table of the view; None otherwise."""
+        """The open table of what is published; None where the open table of the view is ahead, or has other types."""
         changes, current = (delta.open_table(self._lake.table(self._view, to)) for to in (CHANGES, CURRENT))
         if current is None or changes is None:
             return None
         told, at = ChangePosition.of(changes), Progress.of(self._view, table)
         is_same = (told.step, told.of_generation) == (at.batch, generation_of(table))
-        return current if is_same and revision_of(current) == told.revision else None
+        if not is_same or revision_of(current) != told.revision:
+            return None
+        # A struct that has got a field has it in the table of the view first.
+        types = ({field.name: field.dataType for field in delta.columns_of(each)} for each in (current, table))
+        published, own = ([of.get(name) for name in self._view.columns] for of in types)
+        return current if published == own else None
 
     def _stored(self, current: DeltaTable | None, table: DeltaTable) -> DataFrame:
         """The rows that stand: those of an open table of what is published, or else of the open table of the view."""

@@ -189,8 +189,12 @@ def widen(uri: str, schema: T.StructType) -> None:
     Raises:
         LogError: a column has another type than in the table.
     """
-    table = opened(uri)
-    added = added_columns(table, schema, uri)
+    widen_open(opened(uri), schema)
+
+
+def widen_open(table: DeltaTable, schema: T.StructType) -> None:
+    """Widen an open table, as `widen` does; it is of the version with the columns then."""
+    added = added_columns(table, schema, table.table_uri)
     if added:
         table.alter.add_columns(added)
 

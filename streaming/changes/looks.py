@@ -471,9 +471,12 @@ def rows_as_texts(rows: pa.Table, columns: Iterable[str]) -> list[str]:
 
 
 def _columns_of(own: DeltaTable, names: Sequence[str]) -> StructType:
-    """These columns of an operator's own table, which is open, and the day."""
-    there = delta.columns_of(own)
-    return StructType([there[name] for name in (*names, DAY)])
+    """These columns of an operator's own table, which is open, and the day.
+
+    One that was declared since the last step is not there yet.
+    """
+    there = {field.name: field for field in delta.columns_of(own)}
+    return StructType([there[name] for name in (*names, DAY) if name in there])
 
 
 def _corrected_since(version: int, table: DeltaTable | None) -> set[date]:

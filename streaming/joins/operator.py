@@ -133,6 +133,7 @@ class JoinedSteps:
         Raises:
             FencedError: another process has taken over.
         """
+        uris = {suffix: self._created(suffix) for suffix in self._outputs.suffixes}
         stands = {suffix: self._outputs.at(suffix) for suffix in self._outputs.suffixes}
         before, instant, written = stands[""], now(), 0
         after = before.after(batches)
@@ -140,7 +141,7 @@ class JoinedSteps:
             find = self._unmatched if suffix == UNMATCHED else self._pairs
             frame = find(before, after, batches)
             rows = None if frame is None else results(self._joined, frame, after.batch, instant)
-            written += self._commit(suffix, rows, stands[suffix], after)
+            written += self._commit(uris[suffix], rows, stands[suffix], after)
         return Written(written)
 
     def _pairs(self, before: Progress, after: Progress, batches: Batches) -> DataFrame | None:
@@ -233,10 +234,9 @@ class JoinedSteps:
         rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], self._width, after)
         return None if rows is None else side_rows(self._joined, side, rows)
 
-    def _commit(self, suffix: str, rows: DataFrame | None, at: Progress, after: Progress) -> int:
+    def _commit(self, uri: str, rows: DataFrame | None, at: Progress, after: Progress) -> int:
         there = replace(after, counts=at.counts, generation=at.generation)
         metadata = {"through": dict(after.through), "after": dict(at.through)}
-        uri = self._created(suffix)
         fence = partial(at.fence, self._joined)
         if rows is None:
             delta.note(uri, says=metadata, numbers=there.numbers(), fence=fence)
@@ -252,13 +252,14 @@ class JoinedSteps:
 
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._joined, suffix)
-        if suffix not in self._ready and not delta.exists(uri):
-            no_pairs = self._none.pairs
+        if suffix not in self._ready:
             # Pairs that are taken back are of any day, and each would be a file of its own.
             partitions = () if self._joined.signed else None
-            schema = results(self._joined, no_pairs, 0, EPOCH).schema
+            schema = results(self._joined, self._none.pairs, 0, EPOCH).schema
             create_table(self._lake, self._joined, suffix, schema, partition_by=partitions)
-        self._ready.add(suffix)
+            # Where all columns are selected, one may have been added to a stream since; both tables are read together.
+            delta.widen(uri, schema)
+            self._ready.add(suffix)
         return uri
 
 

@@ -35,8 +35,8 @@ from tidemark.testing import correct, land_all
 BEFORE, AFTER = "struct<a: string>", "struct<b: string, a: string>"
 
 
-def pipeline_of(struct: str) -> Pipeline:
-    columns = f"id string, version bigint, at timestamp, c {struct}, many array<{struct}>"
+def pipeline_of(struct: str, more: str = "") -> Pipeline:
+    columns = f"id string, version bigint, at timestamp, c {struct}, many array<{struct}>{more}"
     clock = BoundedOutOfOrderness("10 seconds", max_ahead="30 days")
     rows = Stream("rows", Files("landing/rows"), Json(columns), "at", clock)
     orders = replace(
@@ -82,9 +82,10 @@ def test_a_field_that_a_struct_gets_is_null_in_all_that_was_published_before(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
     monkeypatch.setattr(publishing, "_IN_MEMORY", in_memory)
-    before, after = pipeline_of(BEFORE), pipeline_of(AFTER)
+    before, after = pipeline_of(BEFORE), pipeline_of(AFTER, ", note string")
     first = [row("p", 1, 1, a="old"), row("q", 1, 2, a="old"), row("z", 1, 30, a="old")]
     go_on(spark, lake, before, {"rows": first, "orders": first, "ads": [row("z", 1, 30)]})
+    go_on(spark, lake, after, {})
     second = [row("p", 2, 3, a="old", b="new"), row("r", 1, 41, a="old", b="new"), row("z", 2, 60, a="old", b="new")]
     go_on(spark, lake, after, {"rows": second, "orders": second, "ads": [row("q", 1, 3), row("z", 1, 60)]})
     assert correct(spark, lake, after.operators[-1], lambda: NOW)

@@ -361,3 +361,52 @@ def test_joins_chain_to_three_streams_and_functions_and_are_delivered_once(spark
         lines = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
         arrived = [(line.get("left_n"), line.get("right_n")) for line in lines]
         assert (len(arrived), set(arrived)) == (len(EXPECTED[what]), EXPECTED[what])
+
+
+@pytest.mark.long
+def test_a_join_whose_stream_gets_a_column_is_published_before_any_of_its_tables_has_rows_with_it(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """```
+    left, orders    k@1=1    k@50=3          k@100=5 x
+    right           k@2=2    k@40=4                     k@101=6
+    ```
+    """
+
+    def with_columns(columns: str) -> Pipeline:
+        lefts = replace(left, format=Json(columns))
+        orders = replace(lefts, name="orders", source=Files("landing/orders"), key=("n",), sequence="n")
+        outer = replace(both, left=lefts, where=None)
+        signed = Joined("signed", orders, right, both.on, both.between)
+        return Pipeline(name="joining", streams=(lefts, orders, right), operators=(outer, signed))
+
+    def go_on(pipeline: Pipeline, lefts: Sequence[dict[str, Any]], rights: Sequence[dict[str, Any]]) -> None:
+        for stream, rows in zip(pipeline.streams, (lefts, lefts, rights), strict=True):
+            if rows:
+                land_all(lake, stream, rows)
+        drain(spark, lake, pipeline, now=lambda: NOW)
+        assert [finding for finding in audit(spark, lake, pipeline) if not finding.holds] == []
+
+    def row(n: int, seconds: float, **more: str) -> dict[str, Any]:
+        return {"n": n, "key": "k", "at": at(seconds).isoformat(), **more}
+
+    def told(of: str, suffix: str) -> list[tuple[Any, ...]]:
+        (joined,) = (each for each in after.operators if each.name == of)
+        rows = delta.read(spark, lake.table(joined, suffix))
+        sign = ["_change"] if "_change" in rows.columns else []
+        return tuples(rows, "left_n", "right_n", "note", *sign)
+
+    columns = "n bigint not null, key string, at timestamp not null"
+    before, after = with_columns(columns), with_columns(f"note string, {columns}")
+    go_on(before, [row(1, 1), row(3, 50)], [row(2, 2), row(4, 40)])
+    drain(spark, lake, after, now=lambda: NOW)
+    # The clock of the right rows stands: there is no pair, and no row is due.
+    go_on(after, [row(5, 100, note="x")], [])
+    for of in ("both", "signed"):
+        assert told(of, "current") == [(1, 2, None), (3, 4, None)]
+    go_on(after, [], [row(6, 101)])
+    pairs, alone = [(1, 2, None), (3, 4, None), (5, 6, "x")], list[tuple[Any, ...]]()
+    for of in ("both", "signed"):
+        assert told(of, "current") == pairs
+        assert told(of, "changes") == [(*pair, 1) for pair in pairs]
+    assert told("both", "") == pairs and told("both", "unmatched") == alone

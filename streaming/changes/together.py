@@ -15,7 +15,7 @@ from streaming.changes.looks import ChangePosition
 from streaming.declare import CHANGES, CURRENT, Operator, Pipeline
 from streaming.lake import Lake, place_of_log
 from streaming.log import head, version_after
-from streaming.operators import Progress, generation_of, open_beside
+from streaming.operators import Progress, generation_of, open_beside, revision_followed
 from streaming.tables import Manifest, delta
 
 _REMEMBERED = 500
@@ -25,10 +25,15 @@ _log = logging.getLogger("tidemark")
 
 @dataclass(frozen=True)
 class _Point:
-    """The newest batch of each log that an operator's tables have followed, and their versions then, by place."""
+    """The newest batch of each log that an operator's tables have followed, and their versions then, by place.
 
-    through: Mapping[str, int]
-    versions: Mapping[str, int]
+    `revisions`: its own newest one where it is published, and of each operator of which it reads what is current the
+    one that it has followed, by name. A view over other views follows no log, so these alone tell its moment.
+    """
+
+    through: FrozenMapping[str, int]
+    versions: FrozenMapping[str, int]
+    revisions: FrozenMapping[str, int]
 
 
 class Together:
@@ -41,7 +46,7 @@ class Together:
     def __init__(self, lake: Lake, pipeline: Pipeline) -> None:
         self._lake = lake
         self._pipeline = pipeline
-        self._points: dict[str, dict[tuple[tuple[str, int], ...], _Point]] = {}
+        self._points: dict[str, dict[tuple[Mapping[str, int], Mapping[str, int]], _Point]] = {}
         self._lock = Lock()
 
     def see(self, operator: Operator) -> None:
@@ -51,7 +56,7 @@ class Together:
             return
         with self._lock:
             points = self._points.setdefault(operator.name, {})
-            points[tuple(sorted(point.through.items()))] = point
+            points[point.through, point.revisions] = point
             while len(points) > _REMEMBERED:
                 points.pop(next(iter(points)))
 
@@ -113,23 +118,29 @@ def note_together(lake: Lake, pipeline: Pipeline, paused: Mapping[str, str] | No
 
 
 def _meeting(points: list[list[_Point]]) -> list[_Point] | None:
-    """One point of each operator, so that all have followed the same batches of a log; the newest of the first one.
+    """One point of each operator, so that all are at the same batches of a log and the same revisions of an operator.
 
-    The points of each are given with the newest first. None where there are none.
+    It is the newest of the first one. The points of each are given with the newest first. None where there are none.
     """
     if not points or not all(points):
         return None
     for first in points[0]:
-        through, met = dict(first.through), [first]
+        through, revisions, met = dict(first.through), dict(first.revisions), [first]
         for others in points[1:]:
-            same = (each for each in others if all(through.get(name, at) == at for name, at in each.through.items()))
+            same = (each for each in others if _agree(through, each.through) and _agree(revisions, each.revisions))
             if (found := next(same, None)) is None:
                 break
             through |= found.through
+            revisions |= found.revisions
             met.append(found)
         else:
             return met
     return None
+
+
+def _agree(some: Mapping[str, int], others: Mapping[str, int]) -> bool:
+    """True where the numbers that both have are the same."""
+    return all(some.get(name, number) == number for name, number in others.items())
 
 
 def _point_of(lake: Lake, operator: Operator) -> _Point | None:
@@ -139,7 +150,7 @@ def _point_of(lake: Lake, operator: Operator) -> _Point | None:
         return None
     if not operator.published:
         through = Progress.of(operator, own).through
-        return _placed(operator, through, {"": own, **_beside(lake, operator, own, through)})
+        return _placed(operator, through, _followed(operator, own), {"": own, **_beside(lake, operator, own, through)})
     changes, current = (delta.open_table(lake.table(operator, suffix)) for suffix in (CHANGES, CURRENT))
     if changes is None or current is None:
         return None
@@ -153,17 +164,25 @@ def _point_of(lake: Lake, operator: Operator) -> _Point | None:
         return None
     if seen is None:
         return None
-    through = Progress.of(operator, seen).through
+    through, followed = Progress.of(operator, seen).through, _followed(operator, seen)
     if operator.allowed_lateness is not None and {at.updates} != {*through.values()}:
         return None
     # One that was compacted since has the same rows in fewer files.
-    is_same = Progress.of(operator, own).through == through
-    return _placed(operator, through, {"": own if is_same else seen, CHANGES: changes, CURRENT: current})
+    is_same = Progress.of(operator, own).through == through and _followed(operator, own) == followed
+    tables = {"": own if is_same else seen, CHANGES: changes, CURRENT: current}
+    return _placed(operator, through, {**followed, operator.name: at.revision}, tables)
 
 
-def _placed(operator: Operator, through: Mapping[str, int], tables: Mapping[str, DeltaTable]) -> _Point:
+def _followed(operator: Operator, table: DeltaTable) -> dict[str, int]:
+    """The revision that an open table of the operator has followed of each one of which it reads what is current."""
+    return {each.name: revision_followed(table, each) for each in operator.reads_current}
+
+
+def _placed(
+    operator: Operator, through: Mapping[str, int], revisions: Mapping[str, int], tables: Mapping[str, DeltaTable]
+) -> _Point:
     places = {f"{operator.folder}/{operator.table_name(suffix)}": table.version() for suffix, table in tables.items()}
-    return _Point(FrozenMapping(through), FrozenMapping(places))
+    return _Point(FrozenMapping(through), FrozenMapping(places), FrozenMapping(revisions))
 
 
 def _beside(lake: Lake, operator: Operator, own: DeltaTable, through: Mapping[str, int]) -> dict[str, DeltaTable]:

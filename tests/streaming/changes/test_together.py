@@ -12,9 +12,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streaming import Lake, Pipeline, Selected
-from streaming.base import ReadError
+from streaming import Lake, Pipeline, Selected, View
+from streaming.base import FrozenMapping, ReadError
 from streaming.changes import Together, note_together, publish
+from streaming.changes.together import _meeting, _Point
 from streaming.operations.erasure import Person, erase
 from streaming.operations.maintenance import maintain
 from streaming.operators import Progress, analysis_of
@@ -30,6 +31,8 @@ from tidemark.testing import correct
 
 updated = replace(by_id, name="updated", late="update", allowed_lateness="1 minute")
 kept = Selected("kept", readings, {"id": "id", "value": "value"})
+sums = View("sums", "select id, sum(total) as total from by_id group by id", of=(by_id,), key=("id",))
+most = View("most", "select max(total) as total from sums", of=(sums,))
 SHOP = Pipeline(readings, (by_id, updated, kept), name="shop")
 
 FIRST = [reading("a", 1, 5), reading("b", 2, 7), reading("a", 40, 1)]
@@ -50,6 +53,33 @@ def rows_at(lake: Lake, place: str) -> list[dict[str, Any]]:
 
 def total(lake: Lake, operator: Any = by_id) -> int:
     return sum(row["total"] for row in read(SHOP, operator, cut=True, lake=lake).arrow().to_pylist())
+
+
+def point(through: dict[str, int], revisions: dict[str, int]) -> _Point:
+    return _Point(FrozenMapping(through), FrozenMapping({}), FrozenMapping(revisions))
+
+
+def test_views_over_views_meet_at_the_revisions_that_they_have_followed() -> None:
+    """```
+    by_id    batch 2, revision 5                        batch 1, revision 4
+    sums                                                revision 8, of revision 4 of by_id
+    most     revision 1, of revision 9 of sums          revision 0, of revision 8
+    ```
+    """
+    by_ids = [point({"readings": 2}, {"by_id": 5}), point({"readings": 1}, {"by_id": 4})]
+    of_sums = [point({}, {"by_id": 4, "sums": 8})]
+    of_most = [point({}, {"sums": 9, "most": 1}), point({}, {"sums": 8, "most": 0})]
+    assert _meeting([by_ids, of_sums, of_most]) == [by_ids[1], of_sums[0], of_most[1]]
+    assert _meeting([by_ids, of_sums, of_most[:1]]) is None
+    assert _meeting([by_ids[:1], of_sums]) is None
+
+
+def test_operators_of_one_log_meet_at_its_batches_whatever_their_own_revisions() -> None:
+    views = [point({"readings": 2}, {"by_id": 5}), point({"readings": 1}, {"by_id": 4})]
+    others = [point({"readings": 1}, {"updated": 9})]
+    assert _meeting([views, others]) == [views[1], others[0]]
+    assert _meeting([views[:1], others]) is None
+    assert _meeting([views, []]) is None
 
 
 def test_a_run_ends_with_versions_that_belong_together(spark: SparkSession, lake: Lake) -> None:
@@ -88,6 +118,48 @@ def test_an_operator_that_has_followed_less_keeps_the_versions_of_before(spark: 
     behind.publish_all()
     assert manifest(lake).through == {"readings": 1}
     assert total(lake) == 13
+
+
+def sums_of(pipeline: Pipeline, lake: Lake) -> tuple[dict[str, int], dict[str, int], int]:
+    """Totals by id of `by_id` and of `sums`, and the value of `most`, as they belong together."""
+    windows, totals, ((top,),) = (
+        [tuple(row[name] for name in names) for row in read(pipeline, of, cut=True, lake=lake).arrow().to_pylist()]
+        for of, names in ((by_id, ("id", "total")), (sums, ("id", "total")), (most, ("total",)))
+    )
+    of_windows = Counter[str]()
+    for id_, number in windows:
+        of_windows[id_] += number
+    return dict(of_windows), dict(totals), top
+
+
+@pytest.mark.long
+def test_views_over_views_are_named_as_of_what_they_have_followed(spark: SparkSession, lake: Lake) -> None:
+    whole = Pipeline(readings, (by_id, sums, most), name="shop")
+    run(spark, lake, whole, FIRST)
+    before = manifest(lake)
+    assert sums_of(whole, lake) == ({"a": 5, "b": 7}, {"a": 5, "b": 7}, 7)
+    # The views over it wait, while it goes on.
+    run(spark, lake, Pipeline(readings, (by_id,), name="part"), SECOND)
+    assert note_together(lake, whole) == before
+    assert sums_of(whole, lake) == ({"a": 5, "b": 7}, {"a": 5, "b": 7}, 7)
+    run(spark, lake, Pipeline(readings, (by_id, sums), name="part"))
+    assert note_together(lake, whole) == before
+    run(spark, lake, whole)
+    assert manifest(lake).through == {"readings": 1}
+    assert sums_of(whole, lake) == ({"a": 6, "b": 7}, {"a": 6, "b": 7}, 7)
+
+
+@pytest.mark.long
+def test_what_a_view_has_followed_and_not_published_yet_is_not_named(spark: SparkSession, lake: Lake) -> None:
+    whole = Pipeline(readings, (by_id, sums), name="shop")
+    run(spark, lake, whole, FIRST)
+    before, together = manifest(lake), Together(lake, whole)
+    together.see(by_id)
+    run(spark, lake, Pipeline(readings, (by_id,), name="part"), SECOND)
+    unfinished = Run(spark, lake, whole, Observer(lambda: NOW))
+    (of_sums,) = (each for each in unfinished.operators if each.operator == sums)
+    unfinished.step(of_sums)
+    assert together.note() == before
 
 
 @pytest.mark.long

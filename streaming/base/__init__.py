@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from streaming.base import sql
     from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
     from streaming.base.argument_checks import check_choice, check_mapping, check_number, check_tuple, check_type
+    from streaming.base.clock_words import clock_word, is_known_time
     from streaming.base.columns import (
         ADDED,
         AT,
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
         check_kind,
         check_value,
         kind_of,
+        times_among,
     )
     from streaming.base.sql_values import DECIMALS, ROUNDING, canonical, computes_as_sql, is_close, is_less, is_same
     from streaming.base.values import (

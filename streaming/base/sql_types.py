@@ -120,6 +120,11 @@ def kind_of(type_: str | None) -> Kind | None:
         return None
 
 
+def times_among(types: Types) -> frozenset[str]:
+    """The columns that are known to be dates or timestamps."""
+    return frozenset(name for name, type_ in types.items() if kind_of(type_) in ("date", "timestamp"))
+
+
 def check_aggregate(what: str, expression: object, types: Types) -> None:
     """Refuse an `expression` of `what` that does not make one value of many rows.
 

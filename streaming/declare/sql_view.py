@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, check_name, interval, settle
+from streaming.base import BATCH, COPY, DAY, REASON, SIGN, DeclarationError, check_name, interval, settle, times_among
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivered import CHANGES
 from streaming.declare.history import VALID_FROM, VALID_TO, History
@@ -112,7 +112,8 @@ class View(AlwaysCurrent):
             if isinstance(source, History) and source.kind == 2
         }
         relations = {source.name: source.columns for source in self.of}
-        return Query.of(self.sql, relations, self.key, deterministic=self.deterministic, histories=bounds)
+        times = {source.name: _times_of(source) for source in self.of}
+        return Query.of(self.sql, relations, self.key, self.deterministic, bounds, times)
 
     @property
     def reads(self) -> tuple[Stream, ...]:
@@ -208,3 +209,14 @@ class View(AlwaysCurrent):
             ColumnSpec(BATCH, "Number of the step that has brought it.", "bigint"),
             ColumnSpec(DAY, "Date of the first column of the key with a time, UTC; null where there is none.", "date"),
         )
+
+
+def _times_of(source: Stream | Operator | ExternalTable) -> frozenset[str]:
+    """The columns of a source that are known to be dates or timestamps."""
+    if isinstance(source, Stream):
+        return source.times
+    if isinstance(source, View):
+        return source.query.times
+    if isinstance(source, ExternalTable):
+        return times_among(source.types)
+    return times_among({column.name: column.type for column in source.columns_of(CURRENT)})

@@ -21,6 +21,7 @@ from streaming.base import (
     interval,
     names_in,
     settle,
+    times_among,
 )
 from streaming.clocks import Clock, Derived
 from streaming.contracts import Contract, read_contract
@@ -423,6 +424,11 @@ class Stream:
             readable = {**types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
             types[name] = check_value(f"derived column {name!r} of stream {self.name!r}", expression, readable)
         return types
+
+    @property
+    def times(self) -> frozenset[str]:
+        """The columns that are known to be dates or timestamps."""
+        return frozenset({self.event_time, *times_among(self.types)})
 
     @cached_property
     def made_of(self) -> Mapping[str, frozenset[str]]:

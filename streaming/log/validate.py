@@ -40,6 +40,7 @@ from streaming.base import (
     DeclarationError,
     RuleViolation,
     check_condition,
+    clock_word,
     constant,
     counted,
     date_literal,
@@ -381,7 +382,7 @@ def check_revisions(stream: Stream, parsed: DataFrame) -> None:
     of = f"of stream {stream.name!r}"
     for what, told in ((f"the sequence {of}", stream.sequence), (f"deletes {of}", stream.deletes)):
         if told is not None:
-            _check_of_row(what, told)
+            _check_of_row(what, told, stream)
     if stream.sequence is not None:
         frame = parsed
         for name, expression in stream.derived.items():
@@ -389,19 +390,29 @@ def check_revisions(stream: Stream, parsed: DataFrame) -> None:
         _check_ordered(f"the sequence {of}", stream.sequence, frame)
 
 
-def _check_of_row(what: str, expression: str) -> None:
+def _check_of_row(what: str, expression: str, stream: Stream) -> None:
     """Refuse an expression that gives another value when it is asked again.
 
     Raises:
-        DeclarationError: with its functions that do so.
+        DeclarationError: with its functions that do so, or the part that has a word for the clock.
     """
-    tree = sqlglot.parse_one(expression, dialect="spark")
-    functions = sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW)
-    if functions:
+    if (beyond := _beyond_row(sqlglot.parse_one(expression, dialect="spark"), stream)) is not None:
         raise DeclarationError(
-            f"{what} is {expression!r}, which calls {', '.join(functions)} and so follows from no row",
+            f"{what} is {expression!r}, which {beyond} and so follows from no row",
             "write it over the columns and _origin alone.",
         )
+
+
+def _beyond_row(tree: exp.Expr, stream: Stream) -> str | None:
+    """What an expression over columns of a stream does, in words, that gives another value when it is asked again.
+
+    None where it does nothing of that kind.
+    """
+    if functions := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
+        return f"calls {', '.join(functions)}"
+    times = {name.lower() for name in stream.times}
+    word = clock_word(tree, lambda column: not column.table and column.name.lower() in times)
+    return None if word is None else f"reads the clock by {word.this!r}"
 
 
 def _check_ordered(what: str, expression: str, frame: DataFrame) -> None:
@@ -550,8 +561,8 @@ def _why_not_asked(rule: ConditionRule, text: str) -> str | None:
         return f"the condition {text!r} cannot be read: {type(error).__name__}: {error}"
     if _depth(tree) > _DEEPEST:
         return f"the condition {text!r} is nested more than {_DEEPEST} levels deep; write it shorter"
-    if functions := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
-        return f"the condition {text!r} calls {', '.join(functions)}, which follows from no row"
+    if (beyond := _beyond_row(tree, rule.of)) is not None:
+        return f"the condition {text!r} {beyond}, which follows from no row"
     if tree.find(exp.Query) is not None:
         return f"the condition {text!r} has a query, and follows from more than one row"
     return None

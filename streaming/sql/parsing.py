@@ -154,6 +154,7 @@ _SEVERAL_GROUPS = (
     "groups in several ways at once",
     "Write one select with `group by` a way, and union all between them.",
 )
+_CLOCK = ("clock", "is another value each time", "Give the row a column with the time that is meant.")
 _NODES: dict[type[exp.Expr], tuple[str, str, str]] = {
     **dict.fromkeys((exp.Rollup, exp.Cube, exp.GroupingSets), _SEVERAL_GROUPS),
     exp.Lateral: ("lateral", "makes rows of a row", "Make the rows in a `Selected` before the view, and read that."),
@@ -174,8 +175,7 @@ _NODES: dict[type[exp.Expr], tuple[str, str, str]] = {
     exp.Placeholder: ("parameter", "is a parameter", "Write the value."),
     exp.Parameter: ("parameter", "is a parameter", "Write the value."),
     exp.Values: ("values", "makes rows of its own", "Put the rows into a table, or into select ... union all ...."),
-    exp.CurrentDate: ("clock", "is another value each time", "Give the row a column with the time that is meant."),
-    exp.CurrentTimestamp: ("clock", "is another value each time", "Give the row a column with the time that is meant."),
+    **dict.fromkeys((exp.CurrentDate, exp.CurrentTimestamp), _CLOCK),
 }
 _PARTS: dict[tuple[type[exp.Expr], str], tuple[str, str, str]] = {
     (exp.With, "recursive"): ("recursion", "reads itself", "Write one view a level."),
@@ -251,6 +251,11 @@ def refuse(reason: str, says: str, way_out: str, node: exp.Expr | None = None) -
     raise BadQuery(f"{where}{says}", way_out, reason=reason, value=fragment)
 
 
+def refuse_clock(node: exp.Expr) -> NoReturn:
+    """Raise `BadQuery` about a node whose value follows the clock."""
+    refuse(*_CLOCK, node)
+
+
 def name_of_function(node: exp.Expr) -> str:
     """The name of a called function in lower case; "" for what is no call, or a quoted name."""
     return node.this.lower() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
@@ -308,7 +313,7 @@ def _check_function(node: exp.Expr, deterministic: frozenset[str]) -> None:
     if name == "unix_timestamp" and not node.expressions:
         name = "now"
     if name in functions.OF_THE_CLOCK:
-        refuse("clock", "is another value each time", "Give the row a column with the time that is meant.", node)
+        refuse_clock(node)
     if name in functions.OF_CHANCE:
         refuse("chance", "is another value each time", "Compute it of the row, such as xxhash64(id).", node)
     if name in functions.OF_THE_SESSION:

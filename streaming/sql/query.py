@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from streaming.base import BadQuery, FrozenMapping
+from streaming.base import BadQuery, FrozenMapping, clock_word, is_known_time
 from streaming.sql.affected import Place, Rewriting
 from streaming.sql.checks import check_key, check_subqueries
 from streaming.sql.distances import Distance, Equality, distances, equalities
-from streaming.sql.parsing import text_of
+from streaming.sql.parsing import refuse_clock, text_of
 from streaming.sql.resolution import Relation, parsed_name, resolved
 from streaming.sql.restriction import KeyedPlace, columns_read, innermost, keyed_places, restricted_to
 
@@ -42,6 +42,8 @@ class Query:
     """The columns of the key as they are written in `columns`; () is one key for all rows."""
     lineage: Mapping[str, tuple[tuple[str, str], ...]]
     """The columns of relations that each column of the result is computed from, as (relation, column)."""
+    times: frozenset[str]
+    """The columns of the result that are known to be dates or timestamps."""
     _tree: exp.Query = field(repr=False, compare=False)
 
     @classmethod
@@ -52,6 +54,7 @@ class Query:
         key: Sequence[str],
         deterministic: Collection[str] = (),
         histories: Mapping[str, tuple[str, str]] | None = None,
+        times: Mapping[str, Collection[str]] | None = None,
     ) -> Query:
         """Analyse a query.
 
@@ -62,12 +65,13 @@ class Query:
             deterministic: Functions of users that give the same for the same values each time.
             histories: Those relations that are histories, with the columns of the bounds of their intervals: behind
                 their name in a join `for time of ...` may stand.
+            times: The columns of relations that are known to be dates or timestamps, by the name of the relation.
 
         Raises:
             BadQuery: it cannot be read, or not be kept right by its key; `reason` says why, `value` is the fragment.
         """
         try:
-            return cls._analysed(sql, relations, tuple(key), deterministic, histories or {})
+            return cls._analysed(sql, relations, tuple(key), deterministic, histories or {}, times or {})
         except RecursionError:
             raise BadQuery(
                 "the query is nested too deeply", "Make inner queries views of their own.", reason="syntax", value=sql
@@ -81,10 +85,14 @@ class Query:
         key: tuple[str, ...],
         deterministic: Collection[str],
         histories: Mapping[str, tuple[str, str]],
+        times: Mapping[str, Collection[str]],
     ) -> Query:
         known = tuple(Relation(name, tuple(columns)) for name, columns in relations.items())
         tree, columns = resolved(sql, known, frozenset(map(str.lower, deterministic)), histories)
         check_subqueries(tree)
+        is_time = _times_among(tree, times)
+        if (word := clock_word(tree, is_time)) is not None:
+            refuse_clock(word.parent or word)
         names = {column.lower(): column for column in columns}
         for each in key:
             if each.lower() not in names:
@@ -100,7 +108,8 @@ class Query:
             raise BadQuery(f"the key {key!r} names a column twice", "Name each once.", reason="key", value=key)
         check_key(tree, own_key)
         read = dict.fromkeys(table.name for table in tree.find_all(exp.Table))
-        return cls(sql, columns, tuple(read), own_key, FrozenMapping(_lineage_of(tree)), tree)
+        told = frozenset(name for name in columns if is_known_time(_value_of(tree, name), is_time))
+        return cls(sql, columns, tuple(read), own_key, FrozenMapping(_lineage_of(tree)), told, tree)
 
     def text(self, now: Callable[[str], str]) -> str:
         """The whole query.
@@ -310,11 +319,35 @@ def _union_of(queries: Sequence[exp.Query]) -> exp.Query:
     return union
 
 
+def _sources_of(query: exp.Expr) -> dict[str, exp.Expr]:
+    """The tables and subqueries of a query in its plain form, by their aliases."""
+    return {source.alias: source for source in query.find_all(exp.Table, exp.Subquery) if source.alias}
+
+
+def _times_among(query: exp.Expr, times: Mapping[str, Collection[str]]) -> Callable[[exp.Column], bool]:
+    """A function that tells of a column of a query in its plain form that it is known to be a date or a timestamp."""
+    sources = _sources_of(query)
+
+    def is_time(column: exp.Column) -> bool:
+        source = sources.get(column.table)
+        if isinstance(source, exp.Table):
+            return column.name in times.get(source.name, ())
+        # A parameter of a function of elements is of no source.
+        return source is not None and is_known_time(_value_of(source, column.name), is_time)
+
+    return is_time
+
+
+def _value_of(query: exp.Expr, name: str) -> exp.Expr:
+    """The expression of a column of a query in its plain form; of several selects that of the first."""
+    while not isinstance(query, exp.Select):
+        query = query.this
+    return next(each.this for each in query.expressions if each.alias == name)
+
+
 def _lineage_of(query: exp.Expr) -> dict[str, tuple[_Origin, ...]]:
     """The origins of each column of a query in its plain form, by their names; conditions and joins add none."""
-    sources: dict[str, exp.Expr] = {
-        source.alias: source for source in query.find_all(exp.Table, exp.Subquery) if source.alias
-    }
+    sources = _sources_of(query)
     return {name: tuple(dict.fromkeys(origins)) for name, origins in _origins_of_query(query, sources).items()}
 
 

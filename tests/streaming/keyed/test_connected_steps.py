@@ -67,6 +67,7 @@ CONDITIONS = (
     ("of many", 1, "max(temperature) > 1", True),
     ("number", 1, "temperature + 1", True),
     ("chance", 1, "rand() > 0.5", True),
+    ("today", 1, "event_time > 'today'", True),
     ("nested", 1, f"{'(' * 50}temperature{')' * 50} > 1", True),
     ("unfinished", 1, "[ percentile( date_trunc(", True),
     ("no number", 1, "unnest( interval null ? 1bd if(", True),
@@ -141,12 +142,13 @@ def test_r2_an_invalid_condition_is_a_rejected_row_of_its_stream_and_stops_nothi
     land_all(lake, alert_rules, conditions(*CONDITIONS))
     ingest(spark, lake, Pipeline(alert_rules, (Selected("rules", alert_rules),)))
     rejections = {row["rule_id"]: row["_rejected"] for row in rejected(read_log(spark, lake, alert_rules)).collect()}
-    assert rejections.keys() == {"unread", "unknown", "of many", "number", "chance", *UNPARSED}
+    assert rejections.keys() == {"unread", "unknown", "of many", "number", "chance", "today", *UNPARSED}
     assert all(len(reasons) == 1 and reasons[0].startswith("readable: ") for reasons in rejections.values())
     assert "it is nested too deeply. Write it as Spark SQL." in rejections["nested"][0]
     assert "is nested more than 400 levels deep" in rejections["long"][0]
     assert "unknown column 'humidity'" in rejections["unknown"][0]
     assert "calls rand, which follows from no row" in rejections["chance"][0]
+    assert "reads the clock by 'today', which follows from no row" in rejections["today"][0]
 
 
 @pytest.mark.long

@@ -297,6 +297,8 @@ def test_a_key_by_which_nothing_stands_is_refused(changed: dict[str, Any], refus
     [
         ({"sequence": "cast(current_timestamp() as bigint)"}, "calls current_timestamp"),
         ({"deletes": "rand() > 0.5"}, "calls rand"),
+        ({"deletes": "at < 'today'"}, "reads the clock by 'today'"),
+        ({"sequence": "unix_seconds(timestamp 'now')"}, "reads the clock by 'now'"),
         ({"sequence": "map(version, 1)"}, "which of two values is the greater"),
     ],
 )

@@ -18,6 +18,21 @@ HISTORIES = {"customers": ("valid_from", "valid_to")}
 DAY = ("day",)
 TWO = "select o.day from orders o"
 
+SAYS_TODAY = (
+    "customer = 'today'",
+    "customer in ('today', 'now')",
+    "day >= 'today'",
+    "case when customer = 'now' then 'today' else customer end = 'tomorrow'",
+    "concat(customer, 'today') <> 'x'",
+    "date_format(day, 'yyyy') = 'today'",
+    "day > date 'epoch'",
+    "day > date '2026-03-01'",
+    "cast('today' as string) = customer",
+    "exists(split(customer, ','), part -> part = 'today')",
+    "to_date(day, 'yyyy') > '2026-03-01' and customer = 'now'",
+)
+"""Conditions in which a word may be a text, as nothing says that it is compared with a time."""
+
 REFUSED: list[tuple[str, str, tuple[str, ...], str, str]] = [
     ("syntax", "select day frm orders", DAY, "cannot be read", "Spark SQL"),
     ("syntax", "select substring(day for 2) d from orders", DAY, "cannot be read", "Spark SQL"),
@@ -40,6 +55,30 @@ REFUSED: list[tuple[str, str, tuple[str, ...], str, str]] = [
     ),
     ("clock", "select day, unix_timestamp() t from orders", DAY, "another value each time", "column with the time"),
     ("clock", "select day, now() t from orders", DAY, "another value each time", "column with the time"),
+    *(
+        ("clock", f"select day from orders where {condition}", DAY, "another value each time", "column with the time")
+        for condition in (
+            "day >= date 'today'",
+            "day >= date ' Today UTC'",
+            "at < timestamp 'now'",
+            "day = cast('yesterday' as date)",
+            "day = try_cast('tomorrow' as timestamp_ntz)",
+            "day < 'today'::date",
+            "day < to_date('today')",
+            "day < date('today')",
+            "at < to_timestamp('now')",
+            "at < try_to_timestamp(('now'))",
+            "day < date_add('today', 1)",
+            "year(day) = year('today')",
+            "year(day) = extract(year from 'today')",
+            "cast(day as date) >= 'today'",
+            "date_trunc('day', at) between 'yesterday' and '2026-03-01'",
+            "to_date(day) in ('2026-03-01', 'today')",
+            "coalesce(to_date(day), 'today') = '2026-03-01'",
+            "case to_date(day) when 'today' then 1 end = 1",
+            "case when id = 1 then to_date(day) else 'today' end = '2026-03-01'",
+        )
+    ),
     ("chance", "select day, sum(amount * rand()) s from orders group by day", DAY, "each time", "xxhash64"),
     ("chance", "select day, uuid() u from orders", DAY, "each time", "xxhash64"),
     ("session", "select day, current_user() u from orders", DAY, "depends on who asks", "Write the value"),
@@ -286,3 +325,30 @@ def test_a_refusal_is_one_of_a_declaration_and_has_its_facts() -> None:
 def test_a_function_that_is_declared_deterministic_is_called() -> None:
     sql = "select day, sum(Mine(amount)) m from orders group by day"
     assert Query.of(sql, RELATIONS, DAY, deterministic=("mine",)).columns == ("day", "m")
+
+
+@pytest.mark.parametrize("condition", SAYS_TODAY)
+def test_a_text_that_nothing_makes_a_time_is_taken(condition: str) -> None:
+    sql = f"select day from orders where {condition}"
+    assert Query.of(sql, RELATIONS, DAY).columns == DAY
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "day >= 'today'",
+        "'NOW' > o.at",
+        "max_day = 'yesterday'",
+        "coalesce(day, 'today') is not null",
+        "at - interval 1 day < 'now'",
+        "customer = 'x' and day in (date '2026-03-01', 'today')",
+    ],
+)
+def test_a_word_beside_a_column_that_is_declared_as_a_time_is_refused(condition: str) -> None:
+    sql = f"""
+        with o as (select *, greatest(day, date '2026-01-01') as max_day from (select * from orders) t)
+        select day from o where {condition}
+    """
+    with pytest.raises(BadQuery, match="another value each time"):
+        Query.of(sql, RELATIONS, DAY, times={"orders": ("day", "at")})
+    assert Query.of("select day, customer from orders", RELATIONS, DAY, times={"orders": ("day",)}).times == {"day"}

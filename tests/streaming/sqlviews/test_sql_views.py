@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, History, Json, Lake, Pipeline, Stream, Tumbling, View, Windowed, agg
 from streaming.audit.laws import audit
-from streaming.base import DeclarationError
+from streaming.base import BadQuery, DeclarationError
 from streaming.changes import publish
-from streaming.declare import CHANGES, CURRENT
+from streaming.declare import CHANGES, CURRENT, ExternalTable
 from streaming.operations.retract import RowChoice, retract
 from streaming.operators.runtime import frame, runtime_of
 from streaming.tables import delta
@@ -292,3 +292,21 @@ def test_changes_of_a_view_are_published_revision_by_revision(spark: SparkSessio
 def test_sources_that_cannot_be_read_are_refused(of: tuple[Any, ...], words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         View("revenue", "select id from orders", of=of, key=("id",))
+
+
+def test_a_word_for_the_clock_beside_a_time_of_a_source_is_refused() -> None:
+    history = History("customer_history", CUSTOMERS)
+    by_hour = Windowed("by_hour", CLICKS, Tumbling("1 hour"), {"clicks": agg.count()}, by=("customer",))
+    hours = View("hours", "select max(window_start) as last from by_hour", of=(by_hour,))
+    days = ExternalTable("days", "shared/days", "name string, day date")
+    refused = (
+        (CLICKS, "clicks.at >= 'today'"),
+        (history, "valid_from < 'now'"),
+        (by_hour, "window_start >= 'yesterday'"),
+        (hours, "last >= 'yesterday'"),
+        (days, "day = 'today'"),
+    )
+    for source, condition in refused:
+        with pytest.raises(BadQuery, match="another value each time"):
+            View("read", f"select 1 as one from {source.name} join orders where {condition}", of=(source, ORDERS))
+    View("read", "select 1 as one from days join orders where name = 'today'", of=(days, ORDERS))

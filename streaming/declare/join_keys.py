@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from streaming.base import DeclarationError, FrozenMapping, kind_of
+from streaming.declare.meeting import how_rounded
 from streaming.declare.stream import Stream
 
-_MOST_DIGITS = 38
-_WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-"""The number of digits that Spark gives whole numbers where they meet a decimal."""
 _WRITE = "a tuple of the columns that both streams have, such as ('id',), or a dict such as {'id': 'order_id'}"
 JoinKind = Literal["inner", "left", "outer"]
 """Which rows give a result: those with a partner, those of the left side also without one, or those of either."""
@@ -78,45 +75,13 @@ def check_keys_meet_exactly(of: str, keys: Mapping[str, str], left: Stream, righ
     """
     for own, other in keys.items():
         types = (left.types[own], right.types[other])
-        if _meets_in_doubles(*types) or _meets_in_doubles(*reversed(types)):
-            how = "as doubles, in which 9007199254740993 equals 9007199254740992"
-        elif _meets_with_less_digits(*types):
-            how = f"as decimals of {_MOST_DIGITS} digits, in which some behind the point are rounded away"
-        else:
+        if (how := how_rounded(*types)) is None:
             continue
         raise DeclarationError(
             f"key {own!r} {of} is of type {types[0]} in {left.name!r}, and {other!r} of type {types[1]} in "
             f"{right.name!r}; Spark would compare them {how}.",
             "Derive a column of the same type.",
         )
-
-
-def _meets_in_doubles(exact: str | None, other: str | None) -> bool:
-    """True where values of the first type, of more digits than a double has, are rounded to meet the other's."""
-    return (exact or "").partition("(")[0] in ("bigint", "decimal") and other in ("float", "double")
-
-
-def _meets_with_less_digits(one: str | None, other: str | None) -> bool:
-    """True where no decimal has room for the digits before the point of one type and those behind it of the other.
-
-    Spark then prefers those before it (its class `DecimalType`, `boundedPreferIntegralDigits`).
-    """
-    digits = [_digits(one), _digits(other)]
-    if None in digits:
-        return False
-    before, behind = zip(*filter(None, digits), strict=True)
-    return max(before) + max(behind) > _MOST_DIGITS
-
-
-def _digits(type_: str | None) -> tuple[int, int] | None:
-    """The digits before and behind the point of an exact number; None for other types."""
-    if type_ in _WHOLE_DIGITS:
-        return _WHOLE_DIGITS[type_], 0
-    match = re.fullmatch(r"decimal(?:\((\d+)(?:, *(\d+))?\))?", type_ or "")
-    if match is None:
-        return None
-    precision, scale = int(match[1] or 10), int(match[2] or 0)
-    return precision - scale, scale
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 from streaming.base import (
@@ -29,6 +30,7 @@ from streaming.base import (
 from streaming.declare.columns import ColumnSpec, meaning_of, read_from_log
 from streaming.declare.delivered import CHANGES
 from streaming.declare.functions import RowFunction
+from streaming.declare.meeting import what_is_lost
 from streaming.declare.operator import (
     CURRENT,
     FAILED,
@@ -117,6 +119,7 @@ class Selected(Operator):
             interval(self.every)
         # Each output is checked as its types are told.
         _ = self.types
+        self._check_columns()
 
     def _check_streams(self) -> None:
         names = [stream.name for stream in self.reads]
@@ -138,6 +141,31 @@ class Selected(Operator):
                 "select the columns that both have.",
                 operator=self.name,
             )
+
+    def _check_columns(self) -> None:
+        """Refuse plain columns of several streams of types that do not go together; of expressions only Spark knows."""
+        for to, side in self.outputs.items():
+            for name, sql in side.selected(self.reads[0].columns).items():
+                column = sql.strip("`")
+                self.check_types(to, name, {stream.name: stream.types.get(column) for stream in self.reads})
+
+    def check_types(self, suffix: str, name: str, types: Types) -> None:
+        """Refuse a column of an output whose `types`, by stream, Spark brings to one in which a value may be lost.
+
+        Raises:
+            DeclarationError: with two of the types.
+        """
+        of = f"of side output {suffix!r} of selection {self.name!r}" if suffix else f"of selection {self.name!r}"
+        for (one, type_), (other, other_type) in combinations(types.items(), 2):
+            if (lost := what_is_lost(type_, other_type)) is not None:
+                raise DeclarationError(
+                    f"column {name!r} {of} is of type {type_} in {one!r}, and of type {other_type} in {other!r}; "
+                    f"{lost}.",
+                    f"Say which type is meant by a cast in `select`, such as {{{name!r}: 'cast({name} as string)'}}, "
+                    "or derive a column of the same type in both.",
+                    operator=self.name,
+                    column=name,
+                )
 
     @property
     def reads(self) -> tuple[Stream, ...]:

@@ -79,16 +79,20 @@ def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
     it is an array of such. Where rows that cannot be computed go to a side output, the last column is a struct of what
     goes there, with an `error` or null, and all others are null where there is one.
     """
+    return reduce(DataFrame.unionAll, _selected_of(selected, rows).values())
+
+
+def _selected_of(selected: Selected, rows: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """What `select_all` brings together, by stream."""
     origins = {stream.name: rows[stream.name].schema[ORIGIN].dataType for stream in selected.reads}
-    parts = [
-        rows[stream.name]
+    return {
+        stream.name: rows[stream.name]
         .withColumns(
             {AT: F.col(f"`{stream.event_time}`"), _FROM: origin_of(stream, origins), **_signs(selected, stream)}
         )
         .select(*_columns(selected, stream))
         for stream in selected.reads
-    ]
-    return reduce(DataFrame.unionAll, parts)
+    }
 
 
 def selected_again(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
@@ -220,8 +224,19 @@ class _SelectedAnalysis(Analysis[Selected]):
 
     @cached_property
     def rows(self) -> DataFrame:
-        """No row, as selected for all outputs at once."""
-        return select_all(self.of, self.inputs)
+        """No row, as selected for all outputs at once.
+
+        Raises:
+            DeclarationError: a value may be lost where Spark brings columns of several streams to one type.
+        """
+        parts = _selected_of(self.of, self.inputs)
+        columns = {name: columns_by_output(self.of, part) for name, part in parts.items()}
+        for to, of_first in columns[self.of.reads[0].name].items():
+            for place, field in enumerate(of_first) if to in self.of.outputs else ():
+                if field.name in self.of.outputs[to].selected(self.of.reads[0].columns):
+                    types = {name: each[to][place].dataType.simpleString() for name, each in columns.items()}
+                    self.of.check_types(to, field.name, types)
+        return reduce(DataFrame.unionAll, parts.values())
 
     @cached_property
     def schemas(self) -> Mapping[str, pa.Schema]:

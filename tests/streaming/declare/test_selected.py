@@ -136,3 +136,50 @@ def test_rows_of_an_output_can_be_delivered_with_where_they_are_from() -> None:
         Delivery("out", orders, JsonLines("out"), output="dear")
     with pytest.raises(DeclarationError, match="reads unknown column 'sku'"):
         Delivery("out", LINES, JsonLines("out"), output="dear", select=("sku",))
+
+
+TYPES_THAT_LOSE = [
+    ("bigint", "string", "fail for a value"),
+    ("string", "date", "fail for a value"),
+    ("boolean", "string", "fail for a value"),
+    ("bigint", "double", "9007199254740993"),
+    ("float", "decimal(10, 2)", "9007199254740993"),
+    ("decimal(38, 0)", "decimal(10, 2)", "rounded away"),
+    ("array<bigint>", "array<string>", "fail for a value"),
+    ("struct<a: bigint>", "struct<a: double>", "may round"),
+]
+TYPES_THAT_KEEP = [
+    *(("int", "bigint"), ("int", "double"), ("float", "double"), ("bigint", "decimal(10, 2)"), ("date", "timestamp")),
+    *(("array<int>", "array<bigint>"), ("struct<a: bigint>", "struct<a: bigint>")),
+]
+
+
+def of_types(*types: str) -> tuple[Stream, ...]:
+    return tuple(
+        replace(orders, name=f"orders_{place}", format=Json(f"id string, at timestamp, amount {type_}"))
+        for place, type_ in enumerate(types)
+    )
+
+
+@pytest.mark.parametrize(("one", "other", "lost"), TYPES_THAT_LOSE)
+@pytest.mark.parametrize("select", [None, ("amount",), {"total": "`amount`"}])
+def test_columns_of_several_streams_whose_values_could_be_lost_are_refused(
+    one: str, other: str, lost: str, select: Any
+) -> None:
+    for types in ((one, other), (other, one), (one, one, other)):
+        with pytest.raises(DeclarationError, match=r"is of type .* in 'orders_0', and of type .*cast") as refused:
+            Selected("both", of_types(*types), select)
+        assert lost in str(refused.value)
+    with pytest.raises(DeclarationError, match="of side output 'aside'"):
+        Selected("both", of_types(one, other), ("id",), sides={"aside": Side(select)})
+
+
+@pytest.mark.parametrize(("one", "other"), TYPES_THAT_KEEP)
+def test_columns_of_several_streams_of_which_one_type_holds_all_values_are_taken(one: str, other: str) -> None:
+    assert Selected("both", of_types(one, other), ("amount",)).outputs
+    assert Selected("both", of_types(other, one)).outputs
+
+
+def test_a_cast_says_which_type_is_meant() -> None:
+    both = Selected("both", of_types("bigint", "string"), {"amount": "cast(amount as string)"})
+    assert both.types[""] == {"amount": "string"}

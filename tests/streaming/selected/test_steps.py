@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, RowFunction, Selected, Side, Stream, drain
 from streaming.audit.laws import audit
-from streaming.base.errors import ChangedDeclaration, FencedError
+from streaming.base.errors import ChangedDeclaration, DeclarationError, FencedError
 from streaming.declare.delivery import Delivery
 from streaming.declare.operator import Operator
 from streaming.lake.lake import Lake
@@ -247,6 +247,21 @@ def test_rows_of_an_output_are_delivered_once_in_the_order_of_the_log(spark: Spa
     assert arrived("wares")[-1] == {"id": "g", "item": "t"}
 
 
+def test_expressions_whose_types_lose_values_together_are_refused_before_the_first_step(
+    spark: SparkSession, lake: Lake
+) -> None:
+    columns = "id string not null, at timestamp not null, amount bigint"
+    counts = replace(orders, name="counts", source=Files("landing/counts"), format=Json(columns))
+    shares = replace(
+        counts, name="shares", source=Files("landing/shares"), format=Json(columns.replace("bigint", "double"))
+    )
+    both = Selected("both", (counts, shares), select={"id": "id", "twice": "amount + amount"})
+    for stream in (counts, shares):
+        land_all(lake, stream, [{"id": "a", "at": at(1).isoformat(), "amount": 2**53 + 1}])
+    with pytest.raises(DeclarationError, match="'twice' of selection 'both' is of type bigint in 'counts', and of"):
+        drain(spark, lake, Pipeline(name="shop", streams=(counts, shares), operators=(both,)), now=lambda: NOW)
+
+
 @pytest.mark.long
 def test_a_union_follows_each_log_at_its_own_pace_and_is_delivered_step_by_step(
     spark: SparkSession, lake: Lake
@@ -255,7 +270,7 @@ def test_a_union_follows_each_log_at_its_own_pace_and_is_delivered_step_by_step(
         orders,
         name="returns",
         source=Files("landing/returns"),
-        format=Json("id string not null, at timestamp not null, amount double, why string"),
+        format=Json("id string not null, at timestamp not null, amount decimal(12,2), why string"),
     )
     both = Selected("both", (orders, returns), select=("id", "amount"), where="id <> 'no'")
     delivery = Delivery("out", both, JsonLines("out", by="none"), select={"id": "id", "from": "_origin.returns.path"})

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial, reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,8 +32,10 @@ from streaming.base import (
     SIGN,
     FencedError,
     RewrittenError,
+    canonical,
     date_literal,
     literal,
+    python_values,
 )
 from streaming.changes.looks import ChangePosition, Corrected, Look, look_at, rows_as_texts
 from streaming.declare import CHANGES, CURRENT, Operator
@@ -504,7 +507,7 @@ def _by_values(parts: Sequence[DataFrame], columns: Sequence[str], of_each: Mapp
     names = [f"_key{place}" for place, _ in enumerate(columns)]
     keys = [comparable(rows, name).alias(key) for name, key in zip(columns, names, strict=True)]
     aggregates = [column.alias(name) for name, column in of_each.items()]
-    if any(_has_other_form(rows.schema[name].dataType) for name in columns):
+    if any(_has_other_form(rows.schema[name].dataType.simpleString()) for name in columns):
         row = F.first(F.struct(*(F.col(f"`{name}`") for name in columns))).alias(_ROW)
         return rows.groupBy(*keys).agg(row, *aggregates)
     # Spark sorts rows to aggregate structs.
@@ -512,9 +515,12 @@ def _by_values(parts: Sequence[DataFrame], columns: Sequence[str], of_each: Mapp
     return rows.groupBy(*keys).agg(*aggregates).select(row, *of_each)
 
 
-def _has_other_form(type_: DataType) -> bool:
-    """True where values that differ, such as two zeros, may be equal, or have a form of their own to be compared in."""
-    return any(each in type_.simpleString() for each in ("map<", "float", "double"))
+def _has_other_form(type_: str) -> bool:
+    """True where values that differ, such as two zeros, may be equal, or have a form of their own to be compared in.
+
+    The type is in the words of Spark or Arrow, which have these in common.
+    """
+    return any(each in type_ for each in ("map<", "float", "double"))
 
 
 def _on(rows: DataFrame, days: Iterable[date] | None) -> DataFrame:
@@ -556,13 +562,26 @@ def _outcome(told: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
 
 
 def _copies(rows: pa.Table) -> list[int]:
-    """For each row the number of those before it that are equal to it, and one."""
+    """For each row the number of those before it that are equal to it for Spark, and one."""
+    columns = [
+        map(_form, python_values(column)) if _has_other_form(str(column.type)) else python_values(column)
+        for column in rows.columns
+    ]
     seen: Counter[str] = Counter()
     copies = []
-    for row in rows_as_texts(rows, rows.column_names):
+    for row in map(repr, zip(*columns, strict=True)):
         seen[row] += 1
         copies.append(seen[row])
     return copies
+
+
+def _form(value: Any) -> Any:
+    """The one form of all values that are equal for Spark: 0.0 for -0.0, a map in the order of its keys."""
+    if isinstance(value, dict):
+        return sorted(((_form(key), _form(each)) for key, each in value.items()), key=repr)
+    if isinstance(value, (list, tuple)):
+        return [_form(each) for each in value]
+    return canonical(value)
 
 
 def _rows_after(changes: DeltaTable, revision: int) -> int:

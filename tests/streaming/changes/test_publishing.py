@@ -444,3 +444,14 @@ def test_values_of_any_year_and_bytes_that_are_no_text_are_told_apart() -> None:
         assert one == same != other
     one, other, another, same = rows_as_texts(pa.table(values), [*values])
     assert len({one, other, another}) == 3 and one == same
+
+
+def test_results_that_spark_takes_for_equal_are_numbered_one_after_the_other() -> None:
+    tags = pa.array([[("a", 1), ("b", 2)], [("b", 2), ("a", 1)], [("a", 1)], None], pa.map_(pa.string(), pa.int64()))
+    zeros = pa.array([0.0, -0.0, 1.0, -0.0])
+    assert module._copies(pa.table({"tags": tags})) == [1, 2, 1, 1]
+    assert module._copies(pa.table({"x": zeros})) == [1, 2, 1, 3]
+    assert module._copies(pa.table({"xs": pa.array([[0.0], [-0.0], [1.0], [0.0, 1.0]])})) == [1, 2, 1, 1]
+    assert module._copies(pa.table({"tags": tags, "x": zeros})) == [1, 2, 1, 1]
+    assert module._copies(pa.table({"x": pa.array([math.nan, math.nan]), "id": ["0.0", "0.0"]})) == [1, 2]
+    assert module._copies(pa.table({"id": ["0.0", "-0.0", "0.0"]})) == [1, 1, 2]

@@ -25,7 +25,7 @@ from pyspark.storagelevel import StorageLevel
 
 from streaming.base import DAY, FIRST_INSTANT, STAMP, WINDOW, WRITTEN_AT, constant, date_literal, pc
 from streaming.clocks import latest
-from streaming.declare import STATE, OverWindows, Windowed
+from streaming.declare import CORRECTIONS, STATE, UPDATES, OverWindows, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Batches, Progress, StateCleaner, Written, can_be_compared, create_table, in_pieces
@@ -83,9 +83,7 @@ class _OpenSessions:
 
         It was kept before a stream got a column, or before a row of a log was first taken back.
         """
-        table = delta.open_table(self._uri)
-        if table is not None and delta.columns_of(table).simpleString() != self._schema.simpleString():
-            storage.remove_folder(self._uri)
+        _forget_others(self._uri, self._schema)
 
     def until(self, position: Progress, after: Progress) -> DataFrame:
         """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
@@ -141,6 +139,13 @@ class _OpenSessions:
         return sessions.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
 
 
+def _forget_others(uri: str, columns: StructType) -> None:
+    """Remove a table of state that has other columns than these; whether they may be null does not count."""
+    table = delta.open_table(uri)
+    if table is not None and delta.columns_of(table).simpleString() != columns.simpleString():
+        storage.remove_folder(uri)
+
+
 def _merged_sessions(sessions: DataFrame, keys: Sequence[str], kept: Sequence[Column]) -> DataFrame:
     """One row for the sessions of a key that overlap or touch: the keys, `_window`, and the aggregates `kept`."""
     start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
@@ -185,6 +190,14 @@ class WindowSteps(ABC, Generic[Of]):
 
     def repair(self) -> None:
         """Make state fit to what is published, whatever became of either; before the first step of a process."""
+        for suffix in ("", CORRECTIONS, UPDATES):
+            table = delta.open_table(self.lake.table(self.operator, suffix))
+            if table is not None:
+                # A struct may have another field by now, and the tables are read together.
+                delta.widen_open(table, self.analysis.results)
+        self._repair_state()
+
+    def _repair_state(self) -> None:
         repaired(self.lake, self.operator, self.position())
 
     @abstractmethod
@@ -289,6 +302,11 @@ class FoldedSteps(FixedSteps[Windowed]):
         self._waiting = []
         return Written(written.rows, state_bytes=delta.size(self._panes.uri))
 
+    def _repair_state(self) -> None:
+        if self._panes is not None:
+            self._panes.forget_others()
+        super()._repair_state()
+
     def _results(self, since: datetime | None, by: datetime, after: Progress) -> DataFrame | pa.Table:
         folded = -1 if self._panes is None else self._panes.position().batch
         if self._panes is not None and folded >= 0:
@@ -342,7 +360,7 @@ class SessionSteps(WindowSteps[Of]):
         finally:
             sessions.unpersist()
 
-    def repair(self) -> None:
+    def _repair_state(self) -> None:
         """Also write the second commit of a step of which there is only the first."""
         self._open.forget_others()
         published = self.position()
@@ -373,13 +391,7 @@ class Panes:
     def fold(self, position: Progress) -> None:
         """Fold the rows up to where the view is, and forget the panes of which every window is published."""
         folded, first = self.position(), first_open(self._view, position)
-        log_rows = self._log.with_times(self._spark, first, None, position.batch, after=folded.batch)
-        last = F.struct(self._view.window.last_end(F.col(_PANE)).alias("end"))
-        # A row that is late for all of its windows, or is in none, makes no result here.
-        counts = last["end"].isNotNull() & ~self._view.window.late(last, F.col(STAMP))
-        closed = self._parts(log_rows).where(counts).withColumn(_CLOSED, self._closed_before())
-        parts = closed.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.merged)
-        written = parts.withColumn(DAY, F.to_date(_PANE))
+        written = self._folded(self._log.with_times(self._spark, first, None, position.batch, after=folded.batch))
         delta.append(
             written,
             create_table(self._lake, self._view, STATE, written.schema),
@@ -390,6 +402,20 @@ class Panes:
         )
         if first is not None:
             forget_days(self.uri, first.date())
+
+    def forget_others(self) -> None:
+        """Remove panes with other columns, of before a struct of the stream got a field; the log makes them anew."""
+        if delta.exists(self.uri):
+            _forget_others(self.uri, self._folded(self._log.none(self._spark)).schema)
+
+    def _folded(self, rows: DataFrame) -> DataFrame:
+        """The panes of `rows` of the log, as the table has them."""
+        last = F.struct(self._view.window.last_end(F.col(_PANE)).alias("end"))
+        # A row that is late for all of its windows, or is in none, makes no result here.
+        counts = last["end"].isNotNull() & ~self._view.window.late(last, F.col(STAMP))
+        closed = self._parts(rows).where(counts).withColumn(_CLOSED, self._closed_before())
+        parts = closed.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.merged)
+        return parts.withColumn(DAY, F.to_date(_PANE))
 
     def closing(self, folded_through: int, since: datetime | None, by: datetime, through: int) -> DataFrame:
         """The groups of the windows that end in (since, by], of the batches up to `through`, as `finish` takes them.

@@ -326,7 +326,7 @@ def test_a_column_that_is_added_or_moved_is_null_in_what_an_open_session_had_kep
         for row in rows:
             land_all(lake, ours if "k" in row else theirs, [{**row, "at": at(row["at"]).isoformat()}])
         drain(spark, lake, pipeline, now=lambda: NOW)
-        return [DeltaTable(lake.table(of, "state")).metadata().id for of in pipeline.operators]
+        return [str(DeltaTable(lake.table(of, "state")).metadata().id) for of in pipeline.operators]
 
     before, *_ = shop("k string, at timestamp not null, v string")
     kept = go_on(before, {"k": "p", "at": 1, "v": "a1"}, {"id": "p", "at": 2, "v": "b2"})

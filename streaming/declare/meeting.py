@@ -13,7 +13,7 @@ _TIMES = ("date", "timestamp")
 
 
 def how_rounded(one: str | None, other: str | None) -> str | None:
-    """How Spark brings two types of numbers to one that has no room for all of their digits, in words; None else."""
+    """The type without room for all digits to which Spark brings two types of numbers, in words; None for none."""
     if _meets_in_doubles(one, other) or _meets_in_doubles(other, one):
         return "as doubles, in which 9007199254740993 equals 9007199254740992"
     if _meets_with_less_digits(one, other):
@@ -22,7 +22,7 @@ def how_rounded(one: str | None, other: str | None) -> str | None:
 
 
 def what_is_lost(one: str | None, other: str | None) -> str | None:
-    """What may go wrong where values of two types are brought together in one column, in words; None for nothing.
+    """The harm that may be done to values of two types that are put in one column, in words; None for none.
 
     A type that only Spark knows is None, and is not judged.
     """

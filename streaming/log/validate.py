@@ -404,9 +404,9 @@ def _check_of_row(what: str, expression: str, stream: Stream) -> None:
 
 
 def _beyond_row(tree: exp.Expr, stream: Stream) -> str | None:
-    """What an expression over columns of a stream does, in words, that gives another value when it is asked again.
+    """The reason, in words, why an expression over columns of a stream may give another value when it is asked again.
 
-    None where it does nothing of that kind.
+    None where there is none.
     """
     if functions := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
         return f"calls {', '.join(functions)}"

@@ -83,7 +83,7 @@ def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _selected_of(selected: Selected, rows: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """What `select_all` brings together, by stream."""
+    """The rows that `select_all` brings together, by stream."""
     origins = {stream.name: rows[stream.name].schema[ORIGIN].dataType for stream in selected.reads}
     return {
         stream.name: rows[stream.name]

@@ -199,9 +199,9 @@ def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus
 
 
 def _away(overview: Overview) -> Iterator[tuple[str, datetime, str]]:
-    """What is the matter with each receiver that is not there, since when, and why.
+    """Each receiver that is not there: what is the matter with it, since when, and why.
 
-    One that nobody has to keep running may be stopped, and what was before its supervisor began does not count.
+    One that nobody has to keep running may be stopped, and the time before its supervisor began does not count.
     """
     begun, told = overview.supervised_since, {receiver.name for receiver in overview.receivers}
     for receiver in overview.receivers:
